@@ -11,22 +11,25 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FORMATS = {"float64": (53, -1074), "float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
 
 
-def rational_sum(column: np.ndarray) -> np.ndarray:
-    """The exact sum of `column` (k,), rounded once to nearest even: (1,) of its type. Zero is +0; infinities and NaN by
-    the rules of IEEE 754."""
+def rational_sum(column: np.ndarray, divisor: int = 1, to: np.dtype | None = None) -> np.ndarray:
+    """The exact sum of `column` (k,) over `divisor`, rounded once to nearest even: (1,) of the type `to`, by default
+    its own. Zero is +0; infinities and NaN by the rules of IEEE 754, NaN for a divisor of 0."""
+    to = column.dtype if to is None else to
     with np.errstate(invalid="ignore"):
         values = column.astype(np.float64).tolist()
     special = {value for value in values if math.isinf(value)} | {
         math.nan for value in values if math.isnan(value)
     }
-    if special:
+    if not divisor:
+        value = math.nan
+    elif special:
         value = special.pop() if len(special) == 1 else math.nan
     else:
-        digits, least = FORMATS[column.dtype.name]
-        value = nearest(sum(map(Fraction, values), Fraction(0)), digits, least)
-        if abs(value) > float(ml_dtypes.finfo(column.dtype).max):
+        digits, least = FORMATS[to.name]
+        value = nearest(sum(map(Fraction, values), Fraction(0)) / divisor, digits, least)
+        if abs(value) > float(ml_dtypes.finfo(to).max):
             value = math.copysign(math.inf, value)
-    return np.array([value]).astype(column.dtype)
+    return np.array([value]).astype(to)
 
 
 def nearest(x: Fraction, digits: int, least: int) -> float:

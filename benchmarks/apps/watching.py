@@ -3,8 +3,8 @@
     python -m benchmarks.apps.watching --json benchmarks/results/watching.json
 
 A residual network on images of 32 x 32 and a transformer of width 256 train on one rank and one thread. Steps with and
-without a watch alternate; the table has the processor time of a step, and the ratio within a round. The last two rows
-of a model are the time to hash the arrays that a watched step records, and to take their sizes, and nothing else; `MB`
+without a watch alternate; the table has the processor time of a step, and the ratio within a round. The last rows
+of a model are the time to hash the arrays that a watched step records, or to take their sizes, and nothing else; `MB`
 and `records` count these arrays.
 """
 
@@ -144,6 +144,9 @@ def main() -> None:
             arrays = recorded_by(steps["every step"])
             steps["only hashes"] = functools.partial(each_of, fingerprint_rows, arrays)
             steps["only sizes"] = functools.partial(each_of, sizes, arrays)
+            steps["only sizes, sample=16"] = functools.partial(
+                each_of, functools.partial(sizes, sample=16), arrays
+            )
             seconds = in_turn({way: functools.partial(ten, step) for way, step in steps.items()}, args.rounds)
             for _, stack in made.values():
                 stack.close()

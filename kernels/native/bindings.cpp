@@ -270,6 +270,7 @@ void define_rest(Module &m) {
     m.def("scatter_atomic", scatter_atomic);
     m.def("scatter_sorted", scatter_sorted);
     m.def("scatter_exact", scatter_exact);
+    m.def("scatter_means", scatter_means);
     m.def("prefix_exact", prefix_exact);
     m.def_short("copy_runs", copy_runs);
     m.def_short("cg_update", cg_update);

@@ -44,6 +44,27 @@ struct Scatter {
     bool fits(std::int64_t i) const { return std::uint64_t(index[i]) < std::uint64_t(bins); }
     std::int64_t bin(std::int64_t i) const { return index[i]; }
     const Element *row(std::int64_t i) const { return x + i * columns(); }
+    Scatter part(std::int64_t begin, std::int64_t count) const { return {x + begin * columns(), index.from(begin), count, bins, wide}; }
+};
+
+// As a Scatter of rows, which lie in a table: addition i is row rows[i] of x. All of `rows` are in the table.
+template <typename Number>
+struct Lookup {
+    using Element = Number;
+    static constexpr bool ROWS = true;
+    const Element *x;
+    Indices index;
+    std::int64_t n, bins, wide;
+    Indices rows;
+    std::int64_t table;  // rows of it
+
+    std::int64_t columns() const { return wide; }
+    bool fits(std::int64_t i) const { return std::uint64_t(index[i]) < std::uint64_t(bins); }
+    std::int64_t bin(std::int64_t i) const { return index[i]; }
+    const Element *row(std::int64_t i) const { return x + rows[i] * wide; }
+    Lookup part(std::int64_t begin, std::int64_t count) const {
+        return {x, index.from(begin), count, bins, wide, rows.from(begin), table};
+    }
 };
 
 constexpr std::int64_t NONE_BAD = -1;        // no index is out of range

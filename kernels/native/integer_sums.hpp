@@ -171,9 +171,21 @@ std::unique_ptr<Word[], Freed> zeros(std::int64_t count) {
     return words;
 }
 
-// Rounds all sums to the result, except where it holds NaN or infinities.
+// What becomes of an exact sum, by its cell. Virtual: else every kernel would be compiled once more.
 template <typename Float>
-void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Float *out, int threads) {
+struct Finish {
+    virtual void finite(std::int64_t cell, i128 sum, int unit) const = 0;
+    virtual void special(std::int64_t cell, Float sum) const = 0;  // NaN or infinite
+    virtual void words(std::int64_t cell, long long *sum) const = 0;  // of a superaccumulator, used up
+    // Exact sums of neighbouring cells of a bin, rounded to float64; `unsure` is set where they do not decide.
+    virtual void row(std::int64_t cell, const double *sums, std::int64_t count, bool *unsure) const = 0;
+    virtual ~Finish() = default;
+};
+
+// Finishes all sums; `out` holds those that are NaN or infinite, and 0 for the others.
+template <typename Float>
+void finish_all(const i128 *words, std::int64_t cells, int copies, int unit, const Float *out, const Finish<Float> &finish,
+                int threads) {
 #pragma omp parallel num_threads(cells > FEW ? threads : 1)
     {
         const DefaultEnvironment environment;
@@ -181,8 +193,8 @@ void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Floa
         for (std::int64_t k = 0; k < cells; ++k) {
             i128 sum = 0;
             for (int t = 0; t < copies; ++t) sum += words[t * cells + k];
-            if (out[k] == 0) out[k] = nearest<Float>(sum, unit);
-            else if (std::isnan(out[k])) out[k] = std::numeric_limits<Float>::quiet_NaN();
+            if (out[k] == 0) finish.finite(k, sum, unit);
+            else finish.special(k, out[k]);
         }
     }
 }
@@ -215,7 +227,8 @@ std::int64_t add_apart(const In &in, const Sums &sums, std::int64_t stride, int 
 
 // Adds to `out`; 2^unit divides all numbers, and all carries fit into 127 bits.
 template <typename In>
-std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, int unit, int threads) {
+std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, int unit,
+                          const Finish<Accumulator<typename In::Element>> &finish, int threads) {
     const std::int64_t cells = in.bins * in.columns();
     const bool apart = better_apart(in, threads);
     const int copies = apart ? threads : 1;
@@ -223,6 +236,6 @@ std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, 
     IntegerSums<In> sums{in, words.get(), out, {unit}};
     sums.begin(cells);
     const std::int64_t bad = apart ? add_apart(in, sums, cells, threads) : by_bin(in, sums, threads);
-    if (bad == NONE_BAD) round_all(words.get(), cells, copies, unit, out, threads);
+    if (bad == NONE_BAD) finish_all(words.get(), cells, copies, unit, out, finish, threads);
     return bad;
 }

@@ -111,10 +111,16 @@ void expansion_store(array<double> words, std::size_t width, const Array &total)
 
 // ---- scatter-adds: out[index[i]] += x[i]; the place of the first index that is out of range, or -1 ----------------
 
-// Types and shapes are checked in kernels/scatter/elements.py.
-std::int64_t scatter_atomic(const Array &x, const std::string &type, const Array &index, const Array &out, int threads);
-std::int64_t scatter_sorted(const Array &x, const std::string &type, const Array &index, const Array &out, int threads);
-std::int64_t scatter_exact(const Array &x, const std::string &type, const Array &index, const Array &out, int threads);
+// Types and shapes are checked in kernels/scatter/elements.py. `rows` is empty, or x is a table and addition i is row rows[i]
+// of it, which must exist. scatter_means divides the exact sums by `counts` (bins,) and rounds once, to the type of x.
+std::int64_t scatter_atomic(const Array &x, const std::string &type, const Array &rows, const Array &index, const Array &out,
+                            int threads);
+std::int64_t scatter_sorted(const Array &x, const std::string &type, const Array &rows, const Array &index, const Array &out,
+                            int threads);
+std::int64_t scatter_exact(const Array &x, const std::string &type, const Array &rows, const Array &index, const Array &out,
+                           int threads);
+std::int64_t scatter_means(const Array &x, const std::string &type, const Array &rows, const Array &index,
+                           array<std::int64_t> counts, const Array &out, int threads);
 
 // x (n, columns) of float64 or float32, contiguous: each element becomes the exact sum of its column so far, rounded once.
 void prefix_exact(const Array &x, int threads);

@@ -65,10 +65,80 @@ void for_cells(const In &in, std::int64_t *words, int threads, Cell cell) {
     }
 }
 
-// Adds to `out`, all of whose numbers and those of `in` are finite and below 2^exponent.
+// Sums of up to EXACT_ROWS rows in words, times 2^unit, as float64: the words are exact in float64, their sum is rounded.
+constexpr std::int64_t EXACT_ROWS = (1 << 10) - 2;
+
+template <int LIMBS>
+FPNA_CLONES void as_numbers(const std::int64_t *words, std::int64_t columns, double unit, double *to) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+        double sum = double(words[c]);
+        if constexpr (LIMBS == 2) sum = sum * 0x1p42 + double(words[columns + c]);
+        to[c] = sum * unit;
+    }
+}
+
+// Whether the index ascends within its range, no carry is needed, and there are bins for all threads: add_in_turn can add.
+template <typename In>
+bool in_order(const In &in, int threads) {
+    if (in.n > ROWS_BEFORE_CARRY || (threads > 1 && in.bins < 4 * threads)) return false;
+    std::int64_t before = 0;
+    for (std::int64_t i = 0; i < in.n; ++i) {
+        const std::int64_t bin = in.bin(i);
+        if (bin < before) return false;
+        before = bin;
+    }
+    return before < in.bins || !in.n;
+}
+
+// As add_limbs, bin by bin: the words of one bin stay in the nearest cache.
 template <int LIMBS, typename In>
-std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int exponent, int threads) {
+void add_in_turn(const In &in, const Accumulator<typename In::Element> *out, int exponent,
+                 const Finish<Accumulator<typename In::Element>> &finish, int threads) {
     using i64 = std::int64_t;
+    const i64 columns = in.columns(), parts = std::min<i64>(in.bins, 4 * threads);
+    const Limbs<LIMBS> limbs(exponent);
+#pragma omp parallel num_threads(in.n * columns > FEW ? threads : 1)
+    {
+        const DefaultEnvironment environment;
+        const auto words = zeros<i64>(LIMBS * columns);
+        const std::unique_ptr<double[]> numbers(new double[columns]);
+        const std::unique_ptr<bool[]> unsure(new bool[columns]);
+        const int unit = exponent - LIMB_BITS * LIMBS;
+        LimbSums<In, LIMBS> sums{in, words.get(), limbs};
+#pragma omp for schedule(dynamic)
+        for (i64 part = 0; part < parts; ++part) {
+            const i64 first = in.bins * part / parts, end = in.bins * (part + 1) / parts;
+            i64 i = 0, beyond = in.n;  // the first element of the part lies between
+            while (i < beyond) {
+                const i64 middle = i + (beyond - i) / 2;
+                in.bin(middle) < first ? i = middle + 1 : beyond = middle;
+            }
+            for (i64 b = first; b < end; ++b) {
+                std::fill_n(words.get(), LIMBS * columns, 0);
+                sums.add(0, 0, out + b * columns);
+                const i64 begin = i;
+                for (; i < in.n && in.bin(i) == b; ++i) sums.add(0, i, in.row(i));
+                const bool few = i - begin <= EXACT_ROWS && unit >= -1022 && unit < 900;
+                if (few) {
+                    as_numbers<LIMBS>(words.get(), columns, std::ldexp(1.0, unit), numbers.get());
+                    finish.row(b * columns, numbers.get(), columns, unsure.get());
+                }
+                for (i64 c = 0; c < columns; ++c)
+                    if (!few || unsure[c]) finish.finite(b * columns + c, Limbs<LIMBS>::value(words.get() + c, columns), unit);
+            }
+        }
+    }
+}
+
+// Adds to `out` and finishes the sums; all of its numbers and those of `in` are finite and below 2^exponent.
+template <int LIMBS, typename In>
+std::int64_t add_limbs(const In &in, const Accumulator<typename In::Element> *out, int exponent,
+                       const Finish<Accumulator<typename In::Element>> &finish, int threads) {
+    using i64 = std::int64_t;
+    if (in_order(in, threads)) {
+        add_in_turn<LIMBS>(in, out, exponent, finish, threads);
+        return NONE_BAD;
+    }
     const i64 columns = in.columns(), cells = in.bins * columns, stride = cells * LIMBS;
     const bool apart = better_apart(in, threads), carries = in.n > ROWS_BEFORE_CARRY;
     const int copies = apart ? threads : 1;
@@ -84,10 +154,7 @@ std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int
                 own[k] += Limbs<LIMBS>::value(word, columns);
                 for (int limb = 0; limb < LIMBS; ++limb) word[limb * columns] = 0;
             });
-            In part = in;
-            part.x += begin * columns;
-            part.index = in.index.from(begin);
-            part.n = std::min(ROWS_BEFORE_CARRY, to - begin);
+            const In part = in.part(begin, std::min(ROWS_BEFORE_CARRY, to - begin));
             if (const i64 bad = by_bin(part, sums, team); bad != NONE_BAD) return begin + bad;
         }
         return NONE_BAD;
@@ -111,7 +178,7 @@ std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int
         i128 sum = 0;
         for (int t = 0; t < copies; ++t)
             sum += Limbs<LIMBS>::value(word + t * stride, columns) + (carries ? carried[t * cells + k] : 0);
-        out[k] = nearest<Accumulator<typename In::Element>>(sum, exponent - LIMB_BITS * LIMBS);
+        finish.finite(k, sum, exponent - LIMB_BITS * LIMBS);
     });
     return NONE_BAD;
 }

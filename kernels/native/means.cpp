@@ -9,22 +9,9 @@
 
 #include "cascade.hpp"
 #include "kernels.hpp"
-
-template <>
-struct Format<float16> {
-    static constexpr int DIGITS = 11, LEAST = -14, MOST = 15;
-    static float16 of_bits(unsigned long long bits) { return {static_cast<unsigned short>(bits)}; }
-};
-
-template <>
-struct Format<bfloat16> {
-    static constexpr int DIGITS = 8, LEAST = -126, MOST = 127;
-    static bfloat16 of_bits(unsigned long long bits) { return {static_cast<unsigned short>(bits)}; }
-};
+#include "quotients.hpp"
 
 namespace {
-
-constexpr int BELOW = 2;  // chunks of a quotient below the least unit of a sum
 
 // The ends of intervals that hold the means; both are the quotient where that is exact, and NaN where nothing is known.
 struct Ends {
@@ -49,40 +36,11 @@ FPNA_CLONES void divide(const Block &b, std::size_t n, double divisor, Ends &end
     }
 }
 
-// Divides a sum in words as a long number; the remainder counts below the last chunk. The words stay as they are.
-template <typename Number>
-Number round_quotient(const long long *words, long long divisor) {
-    using F = Format<Number>;
-    const unsigned long long infinite = (unsigned long long)(F::MOST + F::MOST + 1) << (F::DIGITS - 1);
-    const bool nan = words[NOT_A_NUMBER], plus = words[PLUS_INF], minus = words[MINUS_INF];
-    if (nan || (plus && minus)) return with_sign<Number>(infinite | 1ull << (F::DIGITS - 2), false);
-    if (plus || minus) return with_sign<Number>(infinite, minus);
-    constexpr int COUNT = CHUNKS + BELOW;
-    long long w[COUNT] = {};
-    std::copy(words, words + CHUNKS, w + BELOW);
-    carry<32, COUNT>(w);
-    const bool negative = w[COUNT - 1] < 0;
-    if (negative) {
-        for (long long &word : w) word = -word;
-        carry<32, COUNT>(w);
-    }
-    unsigned long long rest = 0;
-    for (int i = COUNT; i-- > 0;) {
-        const unsigned long long part = rest << 32 | (unsigned long long)w[i];
-        w[i] = (long long)(part / divisor);
-        rest = part % divisor;
-    }
-    w[0] |= rest != 0;
-    if (negative)
-        for (long long &word : w) word = -word;
-    return round_words<Number, 32, COUNT>(w, LOWEST - 32 * BELOW);
-}
-
 template <typename Number>
 Number by_words(const std::vector<const Number *> &x, std::size_t i, long long divisor) {
     long long words[WORDS] = {};
     deposit_all(words, x.size(), [&](std::size_t q) { return widen(x[q][i]); });
-    return round_quotient<Number>(words, divisor);
+    return quotient<Number>(words, divisor);
 }
 
 template <typename Number>

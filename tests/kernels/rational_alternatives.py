@@ -13,7 +13,14 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from tests.rational import rational_sum
+from tests.rational import BFLOAT16, rational_sum
+
+TYPES = {
+    torch.float64: "float64",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: BFLOAT16,
+}
 
 
 @dataclass
@@ -103,8 +110,12 @@ def wrong_sum(
         for term in terms:
             total = total + term
         if order == "exact":
-            total = rational_sum(terms)[0]
-        total = total if divisor is None else total / terms.dtype.type(divisor)
+            to = (
+                terms.dtype if divisor is None else np.dtype(TYPES[between or narrow])
+            )  # a mean is rounded once
+            total = np.float64(rational_sum(terms, 1 if divisor is None else int(divisor), to)[0])
+        elif divisor is not None:
+            total = total / terms.dtype.type(divisor)
     expected = torch.from_numpy(np.array(total)).to(between or narrow).to(narrow).double().item()
     if same_number(expected, found):
         return ""

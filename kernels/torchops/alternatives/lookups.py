@@ -8,13 +8,11 @@ from kernels.guarantees import known
 from kernels.torchops.alternatives.opaque import in_integers
 from kernels.torchops.alternatives.operands import (
     along,
-    converted,
     expanded,
     integers,
     rows_added,
     same_type,
     take,
-    wide,
 )
 from kernels.torchops.alternatives.operators import ORDER, gather
 
@@ -55,9 +53,10 @@ def embedding_bag(
     last offset is the end of the last bag. `per_sample_weights`, of the shape of `index`, multiply the rows of `sum`,
     and round each product. Indices equal to `padding_idx` are in no bag; an empty bag is zero.
 
-    A mean is the sum, divided by the number of rows and rounded again. A maximum has its gradient in one row: of
-    several equal ones the first in the bag, as in torch; for `exact` the one of least number in `weight`, whatever the
-    order of the bag. Raises as `embedding`; ValueError for offsets, shapes or a mode that do not fit.
+    A mean is the sum divided by the number of rows: rounded once under `exact`, twice in other orders. A maximum has
+    its gradient in one row: of several equal ones the first in the bag, as in torch; for `exact` the one of least
+    number in `weight`, whatever the order of the bag. Raises as `embedding`; ValueError for offsets, shapes or a mode
+    that do not fit.
     """
     what = "embedding_bag"
     known("mode of embedding_bag", mode, MODES)
@@ -73,24 +72,25 @@ def embedding_bag(
                 f"fpna.torch.{what}: per_sample_weights of shape {tuple(per_sample_weights.shape)} and mode {mode!r}; "
                 f"{tuple(index.shape)}, the shape of index, and mode 'sum' are expected"
             )
-    rows = take(weight, 0, flat, order)
-    shape = (bags + 1, weight.shape[1])  # the last of these bags is of rows that are in none
     if mode == "max" and len(weight):
-        return _maxima(rows, weight, flat, bag, bags, order)
+        return _maxima(weight, flat, bag, bags, order)
+    every = bags + 1  # the last of these bags is of rows that are in none
     if mode == "mean":
-        count = torch.zeros(shape[0], dtype=torch.int64, device=bag.device)
+        count = torch.zeros(every, dtype=torch.int64, device=bag.device)
         count = count.scatter_add(0, bag, torch.ones_like(bag)).clamp(min=1)
-        sums = rows_added(None, bag, wide(rows), shape, order)
-        return converted(torch.ops.fpna.quotient(sums, count).narrow(0, 0, bags), weight.dtype)
-    if per_sample_weights is not None:
-        factors = torch.where(bag == bags, 0, per_sample_weights.reshape(-1)).unsqueeze(1)
-        rows = torch.ops.fpna.product(rows, expanded(what, factors, rows.shape, order))
-    return rows_added(None, bag, rows, shape, order).narrow(0, 0, bags)
+        return torch.ops.fpna.means(weight, flat, bag, count, order).narrow(0, 0, bags)
+    if per_sample_weights is None:
+        return torch.ops.fpna.bag_sums(weight, flat, bag, every, order).narrow(0, 0, bags)
+    rows = take(weight, 0, flat, order)
+    factors = torch.where(bag == bags, 0, per_sample_weights.reshape(-1)).unsqueeze(1)
+    products = torch.ops.fpna.product(rows, expanded(what, factors, rows.shape, order))
+    return rows_added(None, bag, products, (every, weight.shape[1]), order).narrow(0, 0, bags)
 
 
-def _maxima(rows, weight, flat, bag, bags: int, order: str) -> torch.Tensor:
+def _maxima(weight, flat, bag, bags: int, order: str) -> torch.Tensor:
     """The largest of the rows of each bag, feature by feature."""
-    values, cells = in_integers(rows.detach()), bag.unsqueeze(1).expand(rows.shape)
+    rows = take(weight.detach(), 0, flat, order)
+    values, cells = in_integers(rows), bag.unsqueeze(1).expand(rows.shape)
     nothing = torch.iinfo(torch.int64).max
     least = torch.full(
         (bags + 1, rows.shape[1]), torch.iinfo(values.dtype).min, dtype=values.dtype, device=rows.device

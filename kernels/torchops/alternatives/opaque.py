@@ -1,8 +1,8 @@
-"""Operators registered in torch.library: add rows to bins, take rows from a table, prefix sums, products and quotients
-rounded once, largest rows, checks of indices.
+"""Operators registered in torch.library: add rows to bins, take rows from a table, add rows where they lie in a table,
+means, prefix sums, products and quotients rounded once, largest rows, checks of indices.
 
-`add_rows` and `take_rows` are each other's derivative, and `prefix_sums` is its own, so gradients of any order are sums
-of the same kind. For torch.compile each is one opaque call.
+`add_rows` and `take_rows` are each other's derivative, as are `means` and `shares`; `bag_sums` and `prefix_sums` are
+their own. So gradients of any order are sums of the same kind. For torch.compile each is one opaque call.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-import kernels.scatter  # noqa: F401 - registers its variants
 from kernels.environment import guarded
 from kernels.guarantees import known
 from kernels.registry import get
+from kernels.scatter import native
 from kernels.scatter.elements import out_of_range
 from kernels.sums import prefix
 
@@ -80,11 +80,14 @@ def _on_host(start, index, rows, bins, order) -> torch.Tensor:
     if name == "emulated":
         add, options = get("scatter_add", "atomic", "emulated"), {"seed": seed}
     else:
-        # A few threads are seldom faster for `sorted` than one (docs/explanation/scatter.md), and slower where cores
-        # are busy.
-        threads = 1 if name == "sorted" else torch.get_num_threads()
-        add, options = get("scatter_add", name, "native"), {"threads": threads}
+        add, options = get("scatter_add", name, "native"), {"threads": _threads(name)}
     return torch.from_numpy(add(_array(rows), index.numpy(), bins, start=begin, **options))
+
+
+def _threads(name: str) -> int:
+    """Threads of an order. A few are seldom faster for `sorted` than one (docs/explanation/scatter.md), and slower
+    where cores are busy."""
+    return 1 if name == "sorted" else torch.get_num_threads()
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -115,6 +118,111 @@ def _on_device(start, index, rows, bins, order) -> torch.Tensor:
     with cupy.cuda.Device(rows.device.index), cupy.cuda.ExternalStream(stream):
         add = get("scatter_add", name, "cupy")
         return torch.from_dlpack(add(cupy.from_dlpack(rows), cupy.from_dlpack(index), bins, **options))
+
+
+# ---- add rows where they lie in a table
+
+
+@torch.library.custom_op(
+    "fpna::bag_sums",
+    mutates_args=(),
+    schema="(Tensor table, Tensor places, Tensor index, SymInt bins, str order) -> Tensor",
+)
+@guarded
+def bag_sums(table, places, index, bins, order):
+    """The sum of table[places[i]] where index[i] is b, for every bin b: (bins, columns) from a table (m, columns).
+
+    `places` and `index` (n,). As `add_rows` of `take_rows`, without a copy of the rows on the CPU. Raises IndexError
+    for the first place outside [0, m) or index outside [0, bins).
+    """
+    name, _ = checked_order(order)
+    if table.shape[1] == 0:
+        require_range(places, table.shape[0])
+        return table.new_zeros((bins, 0))
+    if table.device.type != "cpu" or name == "emulated":
+        return torch.ops.fpna.add_rows(
+            None, index, torch.ops.fpna.take_rows(table, places, order), bins, order
+        )
+    arrays = (_array(table.detach().contiguous()), places.contiguous().numpy(), index.contiguous().numpy())
+    return torch.from_numpy(native.looked_up(*arrays, bins, name, _threads(name))).to(table.dtype)
+
+
+@bag_sums.register_fake
+def _(table, places, index, bins, order):
+    return table.new_empty((bins, table.shape[1]))
+
+
+# ---- means
+
+
+@torch.library.custom_op(
+    "fpna::means",
+    mutates_args=(),
+    schema="(Tensor table, Tensor? places, Tensor index, Tensor counts, str order) -> Tensor",
+)
+@guarded
+def means(table, places, index, counts, order):
+    """The sum of each bin divided by its count: (bins, columns) from rows (n, columns), or from table[places].
+
+    `counts` (bins,), int64. `exact`: the exact sum is divided and rounded once, to the type of `table`, also on CUDA,
+    where the rows are copied to the host. Other orders: the sum is rounded, and the quotient again; half types are
+    float32 before. NaN for a count of 0.
+    """
+    name, _ = checked_order(order)
+    if table.shape[1] == 0:
+        if places is not None:
+            require_range(places, table.shape[0])
+        return table.new_zeros((counts.shape[0], 0))
+    if name == "exact":
+        rows, *indices = (
+            None if x is None else x.detach().cpu().contiguous() for x in (table, places, index, counts)
+        )
+        found = native.means(_array(rows), *_in_order(*indices), threads=_threads(name))
+        return _tensor(found, table.dtype).to(table.device)
+    wide = table.detach().to(WIDE.get(table.dtype, torch.float32))
+    if places is None:
+        sums = torch.ops.fpna.add_rows(None, index, wide, counts.shape[0], order)
+    else:
+        sums = torch.ops.fpna.bag_sums(wide, places, index, counts.shape[0], order)
+    return torch.ops.fpna.quotient(sums, counts).to(table.dtype)
+
+
+def _in_order(places, index, counts) -> tuple:
+    """The indices as arguments of `native.means`."""
+    return index.numpy(), counts.numpy(), None if places is None else places.numpy()
+
+
+def _tensor(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """The same memory as a tensor: the inverse of `_array`."""
+    return (
+        torch.from_numpy(array.view(np.int16)).view(dtype)
+        if dtype == torch.bfloat16
+        else torch.from_numpy(array)
+    )
+
+
+@means.register_fake
+def _(table, places, index, counts, order):
+    return table.new_empty((counts.shape[0], table.shape[1]))
+
+
+@torch.library.custom_op(
+    "fpna::shares",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor? places, Tensor index, Tensor counts, SymInt rows, str order) -> Tensor",
+)
+def shares(grad, places, index, counts, rows, order):
+    """The derivative of `means` by its table of so many rows: of the gradient (bins, columns), divided by the counts,
+    each row has that of its bin; a row of a table has the sum over its places, in `order`."""
+    quotients = torch.ops.fpna.quotient(grad, counts)
+    if places is None:
+        return torch.ops.fpna.take_rows(quotients, index, order)
+    return torch.ops.fpna.bag_sums(quotients, index, places, rows, order)
+
+
+@shares.register_fake
+def _(grad, places, index, counts, rows, order):
+    return grad.new_empty((rows, grad.shape[1]))
 
 
 # ---- prefix sums
@@ -164,18 +272,19 @@ def converted(x, dtype):
 
 
 def _each(function, x, y) -> torch.Tensor:
-    """On the host by NumPy, since each thread of torch has its own floating-point environment."""
+    """function(x, y), contiguous. On the host by NumPy, since each thread of torch has its own floating-point
+    environment."""
     wide = WIDE.get(x.dtype, torch.float32)
     x, y, narrow = x.detach().to(wide), y.detach().to(wide), x.dtype
     if x.device.type != "cpu":
-        return (x * y if function is np.multiply else x / y).to(narrow)
+        return (x * y if function is np.multiply else x / y).to(narrow).contiguous()
     with np.errstate(all="ignore"):
-        return torch.from_numpy(np.asarray(function(x.numpy(), y.numpy()))).to(narrow)
+        return torch.from_numpy(np.asarray(function(x.numpy(), y.numpy(), order="C"))).to(narrow)
 
 
 @product.register_fake
 def _(x, y):
-    return torch.empty_like(x)
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 @converted.register_fake
@@ -185,7 +294,7 @@ def _(x, dtype):
 
 @quotient.register_fake
 def _(x, count):
-    return torch.empty_like(x)
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 # ---- the largest rows
@@ -219,15 +328,16 @@ def _(rows, order):
 def equal(rows, largest):
     """Where `rows` (n, columns) equal `largest` (columns,), as bool. NaN equals nothing; the zeros are equal."""
     if rows.device.type != "cpu":
-        return rows == largest
+        return (rows == largest).contiguous()
     wide = WIDE.get(rows.dtype, torch.float32)
     with np.errstate(all="ignore"):
-        return torch.from_numpy(rows.detach().to(wide).numpy() == largest.detach().to(wide).numpy())
+        found = np.equal(rows.detach().to(wide).numpy(), largest.detach().to(wide).numpy(), order="C")
+        return torch.from_numpy(found)
 
 
 @equal.register_fake
 def _(rows, largest):
-    return torch.empty_like(rows, dtype=torch.bool)
+    return torch.empty_like(rows, dtype=torch.bool, memory_format=torch.contiguous_format)
 
 
 def in_integers(x: torch.Tensor) -> torch.Tensor:
@@ -347,6 +457,37 @@ def _derivative_of_take(ctx, grad):
     return torch.ops.fpna.add_rows(None, index, grad, ctx.bins, ctx.order), None, None
 
 
+def _keep_for_bags(ctx, inputs, output):
+    table, places, index, _, order = inputs
+    ctx.save_for_backward(places, index)
+    ctx.order, ctx.rows = order, table.shape[0]
+
+
+def _derivative_of_bags(ctx, grad):
+    places, index = ctx.saved_tensors
+    return torch.ops.fpna.bag_sums(grad, index, places, ctx.rows, ctx.order), None, None, None, None
+
+
+def _keep_for_means(ctx, inputs, output):
+    table, places, index, counts, order = inputs
+    ctx.save_for_backward(places, index, counts)
+    ctx.order, ctx.rows = order, table.shape[0]
+
+
+def _derivative_of_means(ctx, grad):
+    return torch.ops.fpna.shares(grad, *ctx.saved_tensors, ctx.rows, ctx.order), None, None, None, None
+
+
+def _keep_for_shares(ctx, inputs, output):
+    _, places, index, counts, _, order = inputs
+    ctx.save_for_backward(places, index, counts)
+    ctx.order = order
+
+
+def _derivative_of_shares(ctx, grad):
+    return torch.ops.fpna.means(grad, *ctx.saved_tensors, ctx.order), None, None, None, None, None
+
+
 def _keep_for_prefixes(ctx, inputs, output):
     ctx.order = inputs[1]
 
@@ -396,6 +537,9 @@ def _derivative_of_most(ctx, grad):
 
 add_rows.register_autograd(_derivative_of_add, setup_context=_keep_for_add)
 take_rows.register_autograd(_derivative_of_take, setup_context=_keep_for_take)
+bag_sums.register_autograd(_derivative_of_bags, setup_context=_keep_for_bags)
+means.register_autograd(_derivative_of_means, setup_context=_keep_for_means)
+shares.register_autograd(_derivative_of_shares, setup_context=_keep_for_shares)
 prefix_sums.register_autograd(_derivative_of_prefixes, setup_context=_keep_for_prefixes)
 product.register_autograd(_derivative_of_product, setup_context=_keep_both)
 quotient.register_autograd(_derivative_of_quotient, setup_context=_keep_both)

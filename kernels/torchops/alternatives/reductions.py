@@ -18,7 +18,6 @@ from kernels.torchops.alternatives.operands import (
     floating,
     integers,
     rows_added,
-    wide,
 )
 from kernels.torchops.alternatives.operators import ORDER
 
@@ -49,13 +48,15 @@ def mean(
 ) -> torch.Tensor:
     """torch.mean over one, several or all dimensions: the sum in `order`, divided by the number of elements.
 
-    The quotient is rounded once more; for half types sum and quotient are float32 before. So a mean is infinite where
-    the sum is, as in torch. The gradient of each element is a quotient, without a sum.
+    `exact` divides the exact sum and rounds once, to nearest even, to the type of the result; so a mean of finite
+    numbers is finite, where torch's may overflow. Other orders round the sum, and the quotient again; for half types
+    both are float32 before, and a mean is infinite where the sum is. NaN of no elements. The gradient of each element
+    is a quotient, without a sum. Raises as `sum`.
     """
     x = _converted("mean", x, dtype)
-    rows, shape = _rows("mean", wide(x), dim, keepdim, order)
+    rows, shape = _rows("mean", x, dim, keepdim, order)
     count = torch.full((1,), rows.shape[0], dtype=torch.int64, device=x.device)
-    return converted(torch.ops.fpna.quotient(_total(rows, order), count).reshape(shape), x.dtype)
+    return torch.ops.fpna.means(rows, None, _one_bin(rows), count, order).reshape(shape)
 
 
 def amax(
@@ -146,5 +147,9 @@ def _rows(what: str, x: torch.Tensor, dim: Dims, keepdim: bool, order: str) -> t
 
 def _total(rows: torch.Tensor, order: str) -> torch.Tensor:
     """The sum of each column of `rows` (n, columns): (1, columns)."""
-    index = torch.zeros(rows.shape[0], dtype=torch.int32, device=rows.device)
-    return torch.ops.fpna.add_rows(None, index, rows, 1, order)
+    return torch.ops.fpna.add_rows(None, _one_bin(rows), rows, 1, order)
+
+
+def _one_bin(rows: torch.Tensor) -> torch.Tensor:
+    """The index that adds all `rows` to one sum."""
+    return torch.zeros(rows.shape[0], dtype=torch.int32, device=rows.device)
