@@ -41,7 +41,7 @@ DOCUMENTS = {
             rows(
                 "lacking",
                 "what a run of `fpna run` does not hold ([`unseen` and "
-                "`unreached`](trace.md#attributes-of-the-root-group-schema-5))",
+                "`unreached`](trace.md#attributes-of-the-root-group-schema-6))",
                 """
             run what call why | text | `what`: `not recorded`, a function whose calls were counted alone; `not
               reached`, a sum in the library's order under a guarantee, and why
