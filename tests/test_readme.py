@@ -13,7 +13,8 @@ from fpna.command import main
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text()
 NUMBER = re.compile(r"\d[\d.,]*(?:e[+-]\d+)?")
-HASH = re.compile(r"\b[0-9a-f]{32}\b")
+HASH = re.compile(r"\b[0-9a-f]{32}\b|(?<=hash )[0-9a-f]{16}\b")
+PRINTED = re.compile(r"(?:^FINGERPRINT state=|\bhash (?=[0-9a-f]{16}$))(\w+)$", re.MULTILINE)
 
 
 def transcripts(page: str) -> list[tuple[str, list[str]]]:
@@ -82,6 +83,7 @@ def test_commands_that_it_names_are_there(capsys):
         ("docs/how-to/any-ranks.md", ("docs/examples/torch_any_ranks.py",)),
         ("docs/how-to/watch.md", ("docs/examples/torch_watch.py",)),
         ("docs/tutorials/threads.md", ("docs/examples/torch_threads.py",)),
+        ("docs/how-to/link.md", ("docs/examples/sums/cg.c", "docs/examples/sums/deposit.cpp")),
     ],
 )
 def test_commands_of_a_page_print_what_it_shows(page, files, tmp_path):
@@ -110,7 +112,7 @@ def test_commands_of_a_page_print_what_it_shows(page, files, tmp_path):
             continue
         printed = (run.stderr if word == "run" else "") + run.stdout  # which says where it records there
         assert in_order(shown, printed.splitlines()) is None, (command, printed)
-        there = re.findall(r"^FINGERPRINT state=(\w+)$", run.stdout, re.MULTILINE)
+        there = PRINTED.findall(run.stdout)
         for ours, theirs in zip(HASH.findall("\n".join(shown)), there, strict=True):
             assert hashes.setdefault(ours, theirs) == theirs, command
     assert len(set(hashes.values())) == len(hashes)

@@ -1,5 +1,6 @@
 // Exact sums that a program fills piece by piece, keeps and sends (fpna.h).
 #include <algorithm>
+#include <limits>
 
 #include "errors.hpp"
 #include "over_ranks.hpp"
@@ -64,6 +65,10 @@ double fpna_acc_value_d(const fpna_acc *sum) { return fpna::value<double>(sum); 
 
 int fpna_acc_allreduce(fpna_acc *sums, size_t count, fpna_comm comm) {
     return fpna::outcome("fpna_acc_allreduce", [&] {
+        fpna::require_communicator(comm);
+        constexpr size_t MOST = std::numeric_limits<int>::max() / FPNA_WORDS;
+        if (count > MOST)
+            throw fpna::Refused(std::to_string(count) + " accumulators: one call adds at most " + std::to_string(MOST));
         if (count) fpna::join(sums->words, count * FPNA_WORDS, fpna::Join::SUM, comm);
         for (size_t k = 0; k < count; ++k) carry(fpna::words_of(sums + k));
     });

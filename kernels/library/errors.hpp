@@ -8,10 +8,6 @@
 
 namespace fpna {
 
-struct Refused : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
 inline std::string &sentence() {
     static thread_local std::string text;
     return text;

@@ -8,7 +8,7 @@
  * | `FPNA_RUN`    | in every run on the same ranks             | blocks of 4096 elements in 64 lanes, then a balanced |
  * |               |                                            | tree over blocks, then over ranks                   |
  * | `FPNA_LAYOUT` | also on any number of ranks and threads,   | each element rounded to a unit that the largest     |
- * |               | whoever has the elements                   | fixes (the error is below n 2^-80 of the largest)   |
+ * |               | whichever rank has an element              | fixes (the error is below n 2^-80 of the largest)   |
  * | `FPNA_EXACT`  | the same                                   | without error, rounded once                         |
  *
  * They are the bits of `kernels.sums` in Python: of "block-tree", "binned" and "exact".

@@ -14,6 +14,10 @@ struct MpiError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+struct Refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 enum class Join { SUM, MAX };
 
 // Seconds in calls of the MPI library on this thread.
@@ -24,6 +28,7 @@ inline double &waited() {
 
 #ifdef FPNA_SERIAL
 
+inline void require_communicator(fpna_comm) {}
 inline int rank_of(fpna_comm) { return 0; }
 inline int size_of(fpna_comm) { return 1; }
 inline void join(std::int64_t *, size_t, Join, fpna_comm) {}
@@ -55,6 +60,17 @@ inline void require(int code, const char *call) {
     int length = 0;
     PMPI_Error_string(code, text, &length);
     throw MpiError(std::string(call) + ": " + std::string(text, size_t(length)));
+}
+
+// That ranks can add over it.
+inline void require_communicator(fpna_comm comm) {
+    int initialized = 0, finalized = 0, inter = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (!initialized || finalized) throw Refused("MPI is not running: call it between MPI_Init and MPI_Finalize");
+    if (comm == MPI_COMM_NULL) throw Refused("the communicator is MPI_COMM_NULL");
+    require(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+    if (inter) throw Refused("the communicator is between two groups: sum over one of them");
 }
 
 inline int rank_of(fpna_comm comm) {

@@ -1,8 +1,8 @@
 // Sums, dot products and norms of the elements of all ranks (fpna.h).
 #include <chrono>
 #include <limits>
-#include <type_traits>
 
+#include "call.hpp"
 #include "errors.hpp"
 #include "over_ranks.hpp"
 #include "report.hpp"
@@ -10,39 +10,10 @@
 namespace fpna {
 namespace {
 
-constexpr fpna_options USUAL = {};
-
-enum class Of { SUM, DOT, NORM };
-
-// The arguments of a call. `width`: real numbers of an element.
-template <typename Real>
-struct Arguments {
-    const char *who;
-    Of of;
-    int guarantee, width;
-    fpna_comm comm;
-    size_t n, fields;
-    const Real *x;
-    ptrdiff_t stride, field_stride;
-    const Real *y;
-    ptrdiff_t stride_y, field_stride_y;
-    Real *total;
-    const fpna_options &options;
-};
-
 // What all ranks have to be right about before there can be a message.
 template <typename Real>
 void require_message(const Arguments<Real> &a) {
-#ifndef FPNA_SERIAL
-    int initialized = 0, finalized = 0;
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    if (!initialized || finalized) throw Refused("MPI is not running: call it between MPI_Init and MPI_Finalize");
-    if (a.comm == MPI_COMM_NULL) throw Refused("the communicator is MPI_COMM_NULL");
-    int inter = 0;
-    require(MPI_Comm_test_inter(a.comm, &inter), "MPI_Comm_test_inter");
-    if (inter) throw Refused("the communicator is between two groups: sum over one of them");
-#endif
+    require_communicator(a.comm);
     std::string wrong;
     if (a.guarantee < FPNA_RUN || a.guarantee > FPNA_EXACT)
         wrong = "guarantee " + std::to_string(a.guarantee) + " is not FPNA_RUN, FPNA_LAYOUT or FPNA_EXACT";
@@ -64,6 +35,7 @@ void require_message(const Arguments<Real> &a) {
 // What is wrong on this rank alone; empty if nothing is.
 template <typename Real>
 std::string trouble(const Arguments<Real> &a) {
+    if (a.refused) return a.refused;
     if (a.fields && !a.total) return "total is NULL";
     if (a.n && a.fields && !a.x) return "x is NULL, and n is " + std::to_string(a.n);
     if (a.n && a.fields && a.of == Of::DOT && !a.y) return "y is NULL, and n is " + std::to_string(a.n);
@@ -166,6 +138,8 @@ void require_taken(const std::string &own, std::int64_t refused, fpna_comm comm)
     throw Refused("rank " + std::to_string(by) + ": " + told_by(by, own, comm));
 }
 
+}  // namespace
+
 template <typename Real>
 int carry_out(const Arguments<Real> &a) {
     return outcome(a.who, [&] {
@@ -183,10 +157,17 @@ int carry_out(const Arguments<Real> &a) {
     });
 }
 
+template int carry_out(const Arguments<float> &);
+template int carry_out(const Arguments<double> &);
+
+namespace {
+
 template <typename Real>
 const Real *real(const void *x) {
     return static_cast<const Real *>(x);
 }
+
+constexpr fpna_options USUAL = {};
 
 const fpna_options &given(const fpna_options *options) { return options ? *options : USUAL; }
 

@@ -50,7 +50,7 @@ def parser(prog: str) -> Parser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "fpna config") -> int:
-    """Build the library and print what was asked for; returns the exit code."""
+    """Build the library and print the options that the command line names; returns the exit code."""
     args = parser(prog).parse_args(argv)
     return code_of(prog, lambda: _answer(args))
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kernels
-from kernels import VERSION
+from kernels import __version__
 from miniapps.errors import UsageError
 from miniapps.programs.building import cache, compiled, digest, mpi_compiler
 
 KERNELS = Path(kernels.__file__).parent
 SOURCES = KERNELS / "library"
-UNITS = ("sums.cpp", "accumulators.cpp", "locations.cpp", "scatter.cpp", "../native/cut.cpp")
+UNITS = ("sums.cpp", "accumulators.cpp", "locations.cpp", "scatter.cpp", "fortran.cpp", "../native/cut.cpp")
 WITH_MPI = ("reductions.cpp",)
 FORTRAN = "fpna.f90"
 HEADERS = ("fpna.h", "fpna.hpp")
@@ -69,7 +69,7 @@ def build(mpicxx: str | None = None, mpifort: str | None = None, serial: bool = 
     """
     compiler = _serial_compiler(mpicxx) if serial else mpi_compiler(mpicxx)
     fortran = _fortran_compiler(mpifort, compiler, serial)
-    flags = [*FLAGS, *([SERIAL] if serial else []), f'-DFPNA_VERSION="{VERSION}"']
+    flags = [*FLAGS, *([SERIAL] if serial else []), f'-DFPNA_VERSION="{__version__}"']
     sources = [*SOURCES.iterdir(), *(KERNELS / "include").glob("*.hpp"), *(KERNELS / "native").glob("*.hpp")]
     sources += [SOURCES / unit for unit in UNITS if unit.startswith("..")] + [Path(__file__)]
     name = digest(
@@ -98,8 +98,6 @@ def _serial_compiler(named: str | None) -> str:
 
 def _fortran_compiler(named: str | None, cxx: str, serial: bool) -> str | None:
     """The Fortran compiler beside `cxx`; None if there is none that runs."""
-    if not (SOURCES / FORTRAN).exists():
-        return None
     if named and not shutil.which(named):
         raise UsageError(f"no Fortran compiler {named} on PATH")
     beside = Path(shutil.which(cxx) or cxx).parent
@@ -141,7 +139,7 @@ def _pkgconfig(built: Built) -> str:
             "",
             "Name: fpna",
             "Description: sums whose bits do not depend on the order of the additions",
-            f"Version: {VERSION}",
+            f"Version: {__version__}",
             f"Cflags: -I${{prefix}}/include{f' {SERIAL}' if built.serial else ''}",
             "Libs: -L${prefix}/lib -Wl,-rpath,${prefix}/lib -lfpna",
             "Libs.private: -fopenmp -lstdc++ -lm",
@@ -177,7 +175,7 @@ def _cmake(built: Built) -> str:
 
 def _cmake_version() -> str:
     return (
-        f'set(PACKAGE_VERSION "{VERSION}")\n'
+        f'set(PACKAGE_VERSION "{__version__}")\n'
         "if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)\n"
         "  set(PACKAGE_VERSION_COMPATIBLE FALSE)\n"
         "else()\n"

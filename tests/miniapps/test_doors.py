@@ -26,7 +26,7 @@ REASONS = {
         "jobs/sites.py:site",
         "kernels/cuda/__init__.py:_complete",
         "miniapps/applications.py:defines",
-        "miniapps/programs/building.py:_digest",
+        "miniapps/programs/building.py:digest",
         "miniapps/runner/commandline.py:decks",
         "miniapps/system/environment.py:git_revision",
         "miniapps/system/environment.py:sources",

@@ -1,0 +1,377 @@
+"""Calls of the library for C (kernels/library) through ctypes, on all ranks: the bits of kernels.sums, refusals,
+reports, floating-point environments. Run by tests/mpi/test_library_mpi.py with the path of libfpna.so."""
+
+import ctypes
+import random
+import sys
+
+import numpy as np
+from sections import COMM, MPI, report, section
+
+from kernels import registry, sums  # noqa: F401  (registers the variants)
+from tests import floating
+
+RANK, SIZE = COMM.rank, COMM.size
+CASES = 60
+RUN, LAYOUT, EXACT = 1, 2, 3
+VARIANT = {RUN: "block-tree", LAYOUT: "binned", EXACT: "exact"}
+BLOCK = 4096
+LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+REFUSED = 1
+LIBRARY = ctypes.CDLL(sys.argv[1])
+LIBRARY.fpna_error.restype = ctypes.c_char_p
+HANDLE = {4: ctypes.c_int, 8: ctypes.c_void_p}[MPI._sizeof(MPI.COMM_WORLD)]
+NAN = float("nan")
+
+
+class Report(ctypes.Structure):
+    _fields_ = [
+        ("field", ctypes.c_int), ("rank", ctypes.c_int), ("number", ctypes.c_int64), ("value", ctypes.c_double),
+        ("lost", ctypes.c_double), ("seconds", ctypes.c_double), ("waiting", ctypes.c_double),
+    ]  # fmt: skip
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("weights", ctypes.c_void_p), ("mask", ctypes.c_void_p), ("numbers", ctypes.c_void_p),
+        ("threads", ctypes.c_int), ("check", ctypes.c_int), ("report", ctypes.POINTER(Report)),
+    ]  # fmt: skip
+
+
+def address(x, first=0):
+    """Of an element of an array, or None for no array."""
+    return None if x is None else x.ctypes.data + first * x.itemsize
+
+
+def call(of, guarantee, x, y=None, comm=COMM, n=None, layout=(1, 0, 0), into=None, **options):
+    """(code, totals) of a call with a flat array `x`. `layout`: stride, field stride, first element."""
+    stride, field_stride, first = layout
+    fields = options.pop("fields", 1)
+    n = len(x) if n is None else n
+    total = np.full(fields, 7, x.real.dtype if of == "norm2" else x.dtype) if into is None else into
+    given = Options(
+        *(address(options.pop(name, None)) for name in ("weights", "mask", "numbers")), options.pop("threads", 0),
+        options.pop("check", 0), options.pop("report", None),
+    )  # fmt: skip
+    assert not options
+    place = [ctypes.c_ssize_t(stride), ctypes.c_ssize_t(field_stride)]
+    arrays = [ctypes.c_void_p(address(x, first)), *place]
+    if of == "dot":
+        arrays += [ctypes.c_void_p(address(y, first)), *place]
+    code = getattr(LIBRARY, f"fpna_{of}_{LETTERS[x.dtype.name]}")(
+        guarantee, HANDLE(comm.handle), ctypes.c_size_t(n), ctypes.c_size_t(fields), *arrays,
+        ctypes.c_void_p(address(total)), ctypes.byref(given),
+    )  # fmt: skip
+    return code, total
+
+
+def sentence():
+    return LIBRARY.fpna_error().decode()
+
+
+def bits(values):
+    """With which numbers are compared; every NaN is one."""
+    values = np.atleast_1d(np.asarray(values)).copy()
+    real = values.view(values.real.dtype)
+    real[np.isnan(real)] = np.nan
+    return values.tobytes()
+
+
+def drawn_numbers(rng, kind, shape, dtype):
+    real = np.empty(0, dtype).real.dtype
+    limit = np.finfo(real)
+    decades = 250 if real == np.float64 else 25
+    x = rng.standard_normal(shape)
+    if kind == "wide":
+        x = x * 10.0 ** rng.integers(-decades, decades, shape)
+    elif kind == "subnormal":
+        x = rng.integers(-9, 10, shape) * float(limit.smallest_subnormal)
+    elif kind == "near overflow":
+        x = rng.choice([-1, 1, 0.5], shape) * float(limit.max)
+    elif kind == "special":
+        x = np.where(rng.random(shape) < 2e-3, rng.choice([np.inf, -np.inf, np.nan], shape), x)
+    elif kind == "zeros":
+        x = rng.choice([0.0, -0.0], shape)
+    with np.errstate(all="ignore"):
+        return x.astype(real).view(dtype)
+
+
+def tree(values):
+    """The sum of numbers by a balanced tree: neighbours first."""
+    values = list(values)
+    while len(values) > 1:
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
+    return values[0]
+
+
+def by_variant(guarantee, pairs):
+    """The sum of x, or of products x y, of all ranks by kernels.sums. `pairs`: (x, y or None) of this rank, several
+    for a sum of several parts, such as the real part of a product of complex numbers."""
+    pairs = [(np.ascontiguousarray(x), None if y is None else np.ascontiguousarray(y)) for x, y in pairs]
+    operation = "sum" if pairs[0][1] is None else "dot"
+    variant = registry.get(operation, VARIANT[guarantee], "native")
+    if guarantee == RUN:
+        blocks = range(0, max(len(pairs[0][0]), 1), BLOCK if len(pairs) > 1 else 2**62)
+        own = [
+            sum_of_parts(variant(*(v[b : b + blocks.step] for v in p if v is not None)) for p in pairs)
+            for b in blocks
+        ]
+        return tree(COMM.allgather(tree(own)))
+    columns = [
+        np.concatenate([v for part in COMM.allgather(column) for v in part]) for column in columns_of(pairs)
+    ]
+    return variant(*columns)
+
+
+def columns_of(pairs):
+    xs, ys = zip(*pairs, strict=True)
+    return [xs] if ys[0] is None else [xs, ys]
+
+
+def sum_of_parts(values):
+    first, *others = values
+    for value in others:
+        first = first + value
+    return first
+
+
+def expected(of, guarantee, x, y, weights, mask):
+    """The total of one field by kernels.sums, of arrays of this rank."""
+    real = x.real.dtype
+
+    def masked(v):
+        return v if mask is None else np.where(mask != 0, v, real.type(0))
+
+    parts_x = [x.real, x.imag] if np.iscomplexobj(x) else [x]
+    if of == "sum":
+        factors = None if weights is None else masked(weights)
+        values = [by_variant(guarantee, [(masked(p), factors)]) for p in parts_x]
+    elif of == "dot":
+        parts_x = [masked(p if weights is None else p * weights) for p in parts_x]
+        if not np.iscomplexobj(x):
+            values = [by_variant(guarantee, [(parts_x[0], masked(y))])]
+        else:
+            a, b, c, d = *parts_x, masked(y.real), masked(y.imag)
+            values = [
+                by_variant(guarantee, [(a, c), (b, d)]),
+                by_variant(guarantee, [(a, d), (masked(-b), c)]),
+            ]
+    else:
+        whole = [np.concatenate(COMM.allgather(masked(p))) for p in parts_x]
+        values = [registry.get("norm", VARIANT[guarantee], "native")(np.concatenate(whole))]
+    return np.array(values, real).view(real if of == "norm2" else x.dtype)
+
+
+@section
+def totals_have_the_bits_of_kernels_sums():
+    shared, own = random.Random(11), np.random.default_rng([12, RANK])
+    for case in range(CASES):
+        of = shared.choice(["sum", "sum", "dot", "norm2"])
+        guarantee = shared.choice([RUN, LAYOUT, EXACT])
+        dtype = np.dtype(shared.choice([*LETTERS]))
+        kind = shared.choice(["plain", "wide", "subnormal", "near overflow", "special", "zeros"])
+        fields = shared.choice([1, 1, 2, 5])
+        if of == "norm2" and guarantee == RUN and (SIZE > 1 or dtype.kind == "c"):
+            guarantee = EXACT  # the order of the parts is the library's own
+        n = int(own.choice([0, 1, 7, 255, 4095, 4096, 4097, 9001]))
+        step, reverse, by_element = shared.choice([1, 1, 2, 3]), shared.random() < 0.3, shared.random() < 0.5
+        cells = drawn_numbers(
+            own, kind, (max(n * fields * step, 1) * dtype.itemsize // dtype.type(0).real.itemsize,), dtype
+        )
+        others = drawn_numbers(
+            own, shared.choice(["plain", kind]), (len(cells.view(cells.real.dtype)),), dtype
+        )
+        stride, field_stride = (step * fields, 1) if by_element else (step, n * step)
+        first = max(n - 1, 0) * stride if reverse else 0
+        layout = (-stride if reverse else stride, field_stride, first)
+        real = cells.real.dtype
+        weights = drawn_numbers(own, "plain", n, real) if shared.random() < 0.3 and of != "norm2" else None
+        mask = own.integers(0, 2, n).astype(np.uint8) if shared.random() < 0.3 else None
+        places = first + layout[0] * np.arange(n)
+        with np.errstate(all="ignore"):
+            wanted = [
+                expected(
+                    of,
+                    guarantee,
+                    cells[places + f * field_stride],
+                    others[places + f * field_stride],
+                    weights,
+                    mask,
+                )
+                for f in range(fields)
+            ]
+        options = {"weights": weights, "mask": mask, "threads": shared.choice([0, 1, 2, 4])}
+        code, total = call(of, guarantee, cells, others, n=n, layout=layout, fields=fields, **options)
+        if code or bits(total) != bits(np.concatenate(wanted)):
+            what = f"{of}, guarantee {guarantee}, {dtype}, {kind}, n {n}, {fields} fields, {layout}"
+            yield f"case {case}: {what}: {total}, expected {wanted}, code {code}"
+
+
+@section
+def a_refusal_on_one_rank_is_a_sentence_on_all():
+    x = np.ones(5)
+    for rank in {0, SIZE - 1}:
+        for guarantee in (RUN, LAYOUT, EXACT):
+            code, total = call("sum", guarantee, x, threads=-1 if rank == RANK else 0)
+            wanted = f"fpna_sum_d: rank {rank}: threads is -1: 0 is as many as OpenMP takes"
+            if code != REFUSED or sentence() != wanted or total[0] != 7:
+                yield f"{code}, {sentence()!r}, total {total}, expected {wanted!r}"
+    code, _ = call("norm2", EXACT, x, weights=x if RANK == 0 else None)
+    if code != REFUSED or "rank 0: norm2 takes no weights" not in sentence():
+        yield f"weights of a norm: {code}, {sentence()!r}"
+
+
+@section
+def what_ranks_pass_alike_is_compared_on_demand():
+    x = np.ones(5)
+    calls = {
+        "guarantees": lambda: call("sum", EXACT if RANK else RUN, x, check=1),
+        "fields": lambda: call("sum", EXACT, x, n=2, fields=2 if RANK else 1, check=1),
+    }
+    for what, make in calls.items():
+        code, _ = make()
+        if SIZE == 1 and code:
+            yield f"{what}: {sentence()!r}"
+        if SIZE > 1 and (code != REFUSED or what not in sentence()):
+            yield f"{what}: {code}, {sentence()!r}"
+    for guarantee in (0, 4):
+        code, _ = call("sum", guarantee, x)
+        if code != REFUSED or f"guarantee {guarantee} is not" not in sentence():
+            yield f"guarantee {guarantee}: {code}, {sentence()!r}"
+    code, _ = call("sum", EXACT, x, comm=MPI.COMM_NULL)
+    if code != REFUSED or "MPI_COMM_NULL" not in sentence():
+        yield f"no communicator: {code}, {sentence()!r}"
+
+
+@section
+def nothing_on_some_ranks_or_on_all_is_zero():
+    for guarantee in (RUN, LAYOUT, EXACT):
+        for of in ("sum", "dot", "norm2"):
+            for mine in (np.zeros(0), np.full(3, 2.0) if RANK == SIZE - 1 else np.zeros(0)):
+                wanted = (
+                    {"sum": 6.0, "dot": 12.0, "norm2": np.sqrt(12.0)}[of]
+                    if COMM.allreduce(len(mine))
+                    else 0.0
+                )
+                code, total = call(of, guarantee, mine, mine)
+                if code or bits(total) != bits(wanted):
+                    yield f"{of}, guarantee {guarantee}: {total}, expected {wanted}"
+    if call("sum", EXACT, np.ones(3), fields=0)[0]:
+        yield f"no fields: {sentence()!r}"
+
+
+@section
+def one_rank_alone_adds_its_own():
+    alone = COMM.Split(RANK)
+    x = np.full(10, RANK + 0.5)
+    for guarantee in (RUN, LAYOUT, EXACT):
+        code, total = call("sum", guarantee, x, comm=alone)
+        if code or total[0] != 10 * (RANK + 0.5):
+            yield f"guarantee {guarantee}: {total}"
+    alone.Free()
+
+
+@section
+def a_total_may_lie_in_x():
+    for guarantee in (RUN, LAYOUT, EXACT):
+        x = np.arange(12.0)
+        code, _ = call("sum", guarantee, x, n=6, fields=2, layout=(1, 6, 0), into=x[3:5])
+        if code or list(x[3:5]) != [15 * SIZE, 51 * SIZE]:
+            yield f"guarantee {guarantee}: {x[3:5]}"
+
+
+@section
+def the_report_names_the_first_nan():
+    given = Report()
+    x = np.ones((3, 8))
+    if RANK == SIZE - 1:
+        x[1, 5], x[1, 6], x[2, 0] = np.nan, np.inf, np.inf
+    for guarantee in (RUN, LAYOUT, EXACT):
+        for numbers, number in ((None, 5), (1000 - 10 * np.arange(8) + RANK, 940 + SIZE - 1)):
+            call(
+                "sum",
+                guarantee,
+                x.ravel(),
+                n=8,
+                fields=3,
+                layout=(1, 8, 0),
+                report=ctypes.pointer(given),
+                numbers=numbers,
+            )
+            found = given.field, given.rank, given.number, np.isnan(given.value)
+            if found != (1, SIZE - 1, number, numbers is None) or not 0 <= given.waiting <= given.seconds:
+                yield f"guarantee {guarantee}: {found}, {given.waiting} of {given.seconds} s"
+    call("sum", EXACT, np.ones(3), report=ctypes.pointer(given))
+    if (given.field, given.rank, given.lost) != (-1, -1, 0):
+        yield f"without any: {given.field}, {given.rank}, lost {given.lost}"
+    call(
+        "sum",
+        RUN,
+        np.array([1.0, 2.0**-53, 2.0**-53]) if RANK == 0 else np.zeros(3),
+        report=ctypes.pointer(given),
+    )
+    if given.lost != 1:
+        yield f"lost {given.lost} units, expected 1"
+
+
+@section
+def accumulators_are_exact_sums():
+    class Accumulator(ctypes.Structure):
+        _fields_ = [("words", ctypes.c_int64 * 70)]
+
+    LIBRARY.fpna_acc_value_d.restype = ctypes.c_double
+    rng = np.random.default_rng([13, RANK])
+    x, y = drawn_numbers(rng, "wide", 500, np.dtype("float64")), rng.standard_normal(500)
+    pieces = (Accumulator * 2)()
+    one, other = (ctypes.byref(piece) for piece in pieces)
+    length, stride = ctypes.c_size_t(250), ctypes.c_ssize_t(2)
+    for piece, first in ((one, 0), (other, 1)):
+        LIBRARY.fpna_acc_add_d(piece, length, ctypes.c_void_p(address(x, first)), stride)
+        LIBRARY.fpna_acc_dot_d(
+            piece,
+            length,
+            ctypes.c_void_p(address(y, first)),
+            stride,
+            ctypes.c_void_p(address(y, first)),
+            stride,
+        )
+    LIBRARY.fpna_acc_merge(one, other)
+    if LIBRARY.fpna_acc_allreduce(one, ctypes.c_size_t(1), HANDLE(COMM.handle)):
+        yield sentence()
+    ones = np.ones(500)
+    wanted = by_variant(EXACT, [(np.concatenate([x, y]), np.concatenate([ones, y]))])
+    if bits(LIBRARY.fpna_acc_value_d(one)) != bits(wanted):
+        yield f"{LIBRARY.fpna_acc_value_d(one)!r}, expected {wanted!r}"
+    if LIBRARY.fpna_acc_allreduce(one, ctypes.c_size_t(2**31), HANDLE(COMM.handle)) != REFUSED:
+        yield "more accumulators than a message holds were taken"
+
+
+@section
+def no_environment_changes_bits_or_is_changed():
+    if not floating.HERE:
+        return
+    draw = random.Random(14)
+    rng = np.random.default_rng([15, RANK])
+    x = drawn_numbers(rng, "special", 5000, np.dtype("float64"))
+    small = drawn_numbers(rng, "subnormal", 5000, np.dtype("float64"))
+    environments = [
+        floating.Environment(traps=floating.LOUD), floating.Environment(flush=True, zeros=True),
+        floating.Environment(rounding="up"), *(floating.drawn(draw) for _ in range(6)),
+    ]  # fmt: skip
+    for values, of in ((x, "sum"), (small, "sum"), (x, "dot"), (x, "norm2")):
+        for guarantee in (RUN, LAYOUT, EXACT):
+            total = np.zeros(1)
+            call(of, guarantee, values, values, into=total)
+            wanted = bits(total)
+            for environment in environments:
+                total = np.zeros(1)
+                with environment.chosen() as left:
+                    code, _ = call(of, guarantee, values, values, into=total, threads=2)
+                if code or bits(total) != wanted:
+                    yield f"{of}, guarantee {guarantee}, {environment}: {total}, code {code}"
+                for trouble in floating.troubles(environment, left):
+                    yield f"{of}, guarantee {guarantee}, {environment}: {trouble}"
+
+
+if __name__ == "__main__":
+    report()

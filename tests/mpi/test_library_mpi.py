@@ -1,0 +1,174 @@
+"""The library of sums for C, C++ and Fortran: `fpna config` builds it for each MPI, programs link it, and its bits are
+those of kernels.sums. Its examples have one hash on any number of ranks and threads, under every MPI."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.launch import LIBRARIES, ROOT, home, launcher, libraries, run_command, run_python
+from tests.mpi.sectioned import PROGRAMS, layouts, sections
+from tests.mpi.test_observed_mpi import DEBIAN as DEBIANS
+from tests.mpi.test_observed_mpi import debian
+from tests.ranks import on_ranks
+
+EXAMPLES = ROOT / "docs" / "examples" / "sums"
+CALLS = "library_calls.py"
+DEBIAN = "debian"
+FLAGS = ["-O2", "-Wall", "-Werror", "-ffp-contract=off"]
+# (library, ranks, threads)
+RUNS = [("mpich", 1, 4), ("mpich", 3, 2), ("mpich", 8, 1), ("openmpi", 2, 4), ("openmpi", 5, 1)]
+PLAIN = [("mpich", 1, 1), ("mpich", 2, 1), ("mpich", 3, 1)]
+
+
+@cache
+def config(mpicxx, *options):
+    """What `fpna config` prints, by name."""
+    argv = ["-m", "fpna", "config", "--json", "--mpicxx", str(mpicxx), *options]
+    run = run_python(argv, timeout=400)
+    assert run.returncode == 0, run.stderr
+    return {name: shlex.split(text) for name, text in json.loads(run.stdout).items()}
+
+
+def need(*programs):
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        pytest.skip(f"no {' and no '.join(missing)}")
+
+
+def compilers(library):
+    """A directory of the compilers of an MPI."""
+    need("g++", "gcc")
+    if library == DEBIAN:
+        debian()
+        return Path(DEBIANS).parent
+    command, _ = launcher(library)
+    if not (Path(command[0]).parent / "mpicxx").exists():
+        pytest.skip(f"no mpicxx beside {command[0]}")
+    return Path(command[0]).parent
+
+
+def start(library, ranks, program, *words, threads=1):
+    """The CompletedProcess of a program on ranks of an MPI."""
+    on_debian = ["mpirun.openmpi", "--oversubscribe"]
+    command, env = (on_debian, debian()) if library == DEBIAN else launcher(library)
+    words = [*command, "-n", str(ranks), str(program), *words]
+    return run_command(words, env | {"OMP_NUM_THREADS": threads}, 100, None)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """built(library, source): the program, compiled once with what `fpna config` prints."""
+    folder, done = tmp_path_factory.mktemp("programs"), {}
+
+    def build(library, source):
+        if (library, source) not in done:
+            target = folder / f"{library}-{source.stem}"
+            bin, place = compilers(library), folder / library
+            place.mkdir(exist_ok=True)  # of modules of Fortran
+            run = subprocess.run(
+                [str(word) for word in words_for(library, source, target, bin)], capture_output=True, text=True,
+                cwd=place, env=os.environ | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"},
+            )  # fmt: skip
+            assert run.returncode == 0, run.stderr
+            done[library, source] = target
+        return done[library, source]
+
+    return build
+
+
+def words_for(library, source, target, bin):
+    """The command that compiles a program. The MPICH of the package index has no Fortran: a module here calls its C."""
+    tail = ".openmpi" if library == DEBIAN else ""
+    known = config(bin / f"mpicxx{tail}")
+    if source.suffix != ".f90":
+        compiler = {".c": "mpicc", ".cpp": "mpicxx"}[source.suffix]
+        return [
+            bin / f"{compiler}{tail}",
+            *FLAGS,
+            "-fopenmp",
+            source,
+            "-o",
+            target,
+            *known["cflags"],
+            *known["libs"],
+        ]
+    need("gfortran")
+    if library == DEBIAN:
+        need(f"mpifort{tail}")
+        front = [bin / f"mpifort{tail}", *FLAGS, "-std=f2018", *known["fflags"], source]
+        return [*front, "-o", target, *known["flibs"]]
+    lib = home(library) / "lib"
+    front = ["gfortran", *FLAGS, "-std=f2018", *known["fflags"], PROGRAMS / "mpich_module.f90", source]
+    return [*front, "-o", target, *known["flibs"], f"-L{lib}", f"-Wl,-rpath,{lib}", "-lmpi"]
+
+
+def of_language(library, source):
+    """Of two Open MPIs the one that has Fortran, for programs in it."""
+    return DEBIAN if library == "openmpi" and source.suffix == ".f90" else library
+
+
+@pytest.mark.parametrize("name", ["column.f90", "deposit.cpp", "cg.c"])
+def test_an_example_has_one_hash_with_the_library_and_several_without(name, built):
+    source, lines = EXAMPLES / name, {"fpna": {}, "plain": {}}
+    for how, runs in (("fpna", RUNS), ("plain", PLAIN)):
+        for library, ranks, threads in runs:
+            library = of_language(library, source)
+            run = start(library, ranks, built(library, source), how, threads=threads)
+            assert run.returncode == 0, run.stderr
+            (found,) = re.findall(r"hash ([0-9a-fA-F]+)$", run.stdout, re.MULTILINE)
+            lines[how].setdefault(found, []).append((library, ranks, threads))
+    assert len(lines["fpna"]) == 1, lines["fpna"]
+    assert len(lines["plain"]) > 1, lines["plain"]
+    (found,) = lines["fpna"]
+    assert found in (ROOT / "docs" / "how-to" / "link.md").read_text()
+
+
+@cache
+def reported(library, size):
+    known = config(compilers(library) / "mpicxx")
+    (prefix,) = known["prefix"]
+    run = on_ranks(size, [PROGRAMS / CALLS, f"{prefix}/lib/libfpna.so"], library, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return json.loads(run.stdout)
+
+
+@layouts(1, 3, slow=(2, 4), others=(2,))
+@pytest.mark.parametrize("name", sections(CALLS))
+def test_calls_of_c(name, library, size):
+    assert reported(library, size)[name] == []
+
+
+@pytest.mark.parametrize("library", [LIBRARIES[0], DEBIAN])
+def test_calls_of_fortran(library, built):
+    program = built(library, PROGRAMS / "fortran_calls.f90")
+    for ranks in (1, 3):
+        run = start(library, ranks, program)
+        assert (run.returncode, run.stdout) == (0, "55 checks\n"), run.stdout + run.stderr
+        run = start(library, ranks, program, "stop")
+        assert run.returncode and "it goes on" not in run.stdout
+        said = f"ERROR STOP fpna_sum: rank {ranks - 1}: mask has the shape (6, 4), expected (6, 5)"
+        assert said in run.stderr
+
+
+@libraries
+def test_a_call_outside_of_mpi_is_refused(library, built, tmp_path):
+    source = tmp_path / "early.cpp"
+    source.write_text(
+        "#include <cstdio>\n#include <fpna.hpp>\n"
+        "int main() {\n"
+        "    const double x[] = {1, 2};\n"
+        "    try { fpna::sum(x, 2, MPI_COMM_WORLD); } catch (const fpna::error &error) { std::puts(error.what()); }\n"
+        "    fpna_acc sum = {};\n"
+        "    if (fpna_acc_allreduce(&sum, 1, MPI_COMM_WORLD)) std::puts(fpna_error());\n"
+        "}\n"
+    )
+    run = run_command([str(built(library, source))], launcher(library)[1], 60, None)
+    said = "MPI is not running: call it between MPI_Init and MPI_Finalize"
+    assert run.stdout.splitlines() == [f"fpna_sum_d: {said}", f"fpna_acc_allreduce: {said}"], run.stderr
