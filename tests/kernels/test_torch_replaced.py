@@ -78,6 +78,17 @@ def test_calls_are_counted_and_what_torch_keeps_is_named():
     assert sum(1 for name in mode.kept if "matmul" in name) == 1
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "cosine_similarity"],
+)
+def test_losses_that_add_as_torch_does_are_named(name):
+    x, y = torch.rand(3, 4), torch.rand(3, 4)
+    with fpna.torch.replaced() as mode:
+        getattr(nn.functional, name)(x, y)
+    assert mode.kept == {name: 1}
+
+
 def test_it_ends_with_its_block_also_by_an_error():
     with pytest.raises(IndexError), fpna.torch.replaced() as mode:
         torch.zeros(2).index_add(0, torch.tensor([5]), torch.ones(1))

@@ -15,13 +15,19 @@ from kernels.torchops.alternatives.opaque import checked_order
 
 # Calls of torch that add, forward or backward, and have no operator here.
 ADDS = (
-    "__matmul__", "addbmm", "addmm", "addmv", "avg_pool2d", "baddbmm", "batch_norm", "bilinear", "bmm", "cdist",
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy",
-    "ctc_loss", "dot", "einsum", "grid_sample", "group_norm", "gru", "index_reduce",
-    "instance_norm", "interpolate", "kl_div", "layer_norm", "linalg_norm", "linear", "log_softmax", "logsumexp",
-    "lstm", "matmul", "max_unpool2d", "mm", "mse_loss", "multi_head_attention_forward", "mv", "nansum",
-    "nll_loss", "norm", "prod", "put_", "rms_norm", "scaled_dot_product_attention", "scatter_reduce", "softmax",
-    "std", "tensordot", "trace", "var", "vector_norm",
+    "__matmul__", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "addbmm", "addmm", "addmv",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "baddbmm", "batch_norm", "bilinear", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "bmm", "cdist", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "corrcoef", "cosine_embedding_loss", "cosine_similarity", "cov",
+    "cross_entropy", "ctc_loss", "dist", "dot", "einsum", "fold", "gaussian_nll_loss", "grid_sample", "group_norm",
+    "gru", "hinge_embedding_loss", "huber_loss", "index_reduce", "inner", "instance_norm", "interpolate", "kl_div",
+    "l1_loss", "layer_norm", "linalg_norm", "linear", "local_response_norm", "log_softmax", "logcumsumexp",
+    "logsumexp", "lp_pool1d", "lp_pool2d", "lstm", "margin_ranking_loss", "matmul", "max_unpool2d", "mm", "mse_loss",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "mv", "nanmean", "nansum", "nll_loss", "norm", "normalize", "pairwise_distance", "poisson_nll_loss", "prod",
+    "put_", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention", "scatter_reduce", "smooth_l1_loss",
+    "soft_margin_loss", "softmax", "softmin", "std", "std_mean", "tensordot", "trace", "trapezoid",
+    "triplet_margin_loss", "unfold", "var", "var_mean", "vdot", "vector_norm",
 )  # fmt: skip
 
 
