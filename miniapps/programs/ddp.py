@@ -88,6 +88,10 @@ class Hook:
     def __call__(self, state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         return self._call(bucket)
 
+    def __reduce__(self) -> tuple[type[Hook], tuple[Any, ...]]:
+        """A copy in another process has the same choices, and no model."""
+        return Hook, (self._comm, self._axes)
+
     def state_dict(self, model: DistributedDataParallel) -> dict[str, dict[str, torch.Tensor]]:
         """The errors that a wire with `feedback=on` keeps for `model`, by the name of the parameter: float32 (n,) each,
         `own` of this process's gradients, `total` of their mean. Empty without feedback or before the first step.

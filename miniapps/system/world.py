@@ -35,28 +35,41 @@ def world() -> Any:
 
 
 def by_torch() -> bool:
-    """Whether a launcher of torch started this process together with others."""
+    """Whether torch, not MPI, connects this process with others: a launcher of torch started them, or they made torch's
+    default group without a launcher, as processes of torch.multiprocessing do, and those of Lightning after a fit."""
     launched = environment.innermost()
-    return (
-        launched is not None
-        and launched.size > 1
-        and launched.name in (environment.TORCHRUN, environment.TORCH)
-    )
+    if launched is not None and launched.size > 1:
+        return launched.name in (environment.TORCHRUN, environment.TORCH)
+    return _grouped() and not _several_by_mpi()
 
 
 def of_torch() -> Any:
     """The ranks of torch's default group; None if MPI started the processes, or if the program has not made the group.
 
     Collective over the group if it returns ranks."""
-    if not by_torch() or "torch.distributed" not in sys.modules:
-        return None
-    import torch.distributed as dist
-
-    if not dist.is_initialized() or dist.get_world_size() == 1:
+    if not _grouped() or not by_torch():
         return None
     from kernels.allreduce.execution.torch_ranks import of_all
 
     return of_all()
+
+
+def _grouped() -> bool:
+    """Whether torch's default group has several processes."""
+    if "torch.distributed" not in sys.modules:
+        return False
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _several_by_mpi() -> bool:
+    """Whether MPI runs, with several ranks."""
+    if "mpi4py.MPI" not in sys.modules:
+        return False
+    from mpi4py import MPI
+
+    return bool(MPI.Is_initialized()) and not MPI.Is_finalized() and int(MPI.COMM_WORLD.size) > 1
 
 
 class WrongLauncher(UsageError, SystemExit):
@@ -86,8 +99,13 @@ def require_launch(who: str, torch: bool = False) -> None:
 
 
 def _started() -> bool:
-    """Whether MPI runs in this process. If not, importing mpi4py will not start it."""
+    """Whether MPI runs in this process, or may start. If not, importing mpi4py will not start it.
+
+    In a process of Lightning's launcher, which has no RANK, MPI is started: Lightning imports mpi4py later and asks for
+    MPI's number of ranks, which ends a process in which MPI was not started."""
     if "mpi4py.MPI" not in sys.modules:
+        if "RANK" not in os.environ and "NODE_RANK" in os.environ and environment.launched() is None:
+            return True
         import mpi4py
 
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
