@@ -51,6 +51,8 @@ def ddp_hook(
     "working". `comm`: a communicator of all these processes, by default MPI.COMM_WORLD. Gradients are float32, float64,
     float16, bfloat16, or complex of these; over a lossy wire not float64.
 
+    In a `join()` context the mean is over all processes, those without inputs with zeros, or over those with inputs.
+
     The hook divides before it rounds, so a representable mean is right even if the sum overflows. "exact" with `direct`
     gives the exact sum divided by the number of processes, rounded once. A lossy wire carries the mean. Sums of buckets
     overlap the backward pass and end with its last bucket. The guarantee is that of the ordering: bits repeat on the
@@ -163,6 +165,7 @@ class Training:
         # In the first pass of a static graph DDP numbers every bucket 0 and marks none as the last: count parameters.
         self._count = sum(1 for name, _ in named if name not in model.parameters_to_ignore)
         self._left: int | None = None
+        self._over = group.comm.size
 
     def begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Begin the sum of a bucket; returns the future of its mean, which ends with the last bucket."""
@@ -176,13 +179,13 @@ class Training:
             self._left = self._count if model is not None and model.static_graph else 0
         counted, self._left = self._left, self._count if self._left else 0  # should an error end this pass
         if bucket.index() == 0 and counted in (0, self._count):
-            self._require_all_counted()
             group.settle(self)
+            self._over = self._counted()
         host = array_of(flat)
         shapes = tuple(tuple(gradient.shape) for gradient in bucket.gradients())
         if flat.is_complex():
             shapes = tuple((*shape, 2) for shape in shapes)
-        key = self._axes, len(host), host.dtype.name, shapes if coding(self._axes.wire) else None
+        key = self._axes, len(host), host.dtype.name, shapes if coding(self._axes.wire) else None, self._over
         mean = group.take(self, key)
         lost = None
         if mean.feedback:
@@ -201,14 +204,13 @@ class Training:
             self._finish()
         return future
 
-    def _require_all_counted(self) -> None:
-        """Raise ValueError, on all ranks, for the mean over the processes that still have inputs in a Join context."""
-        model = self.model()
-        if model is not None and model._join_config.enable and not model._divide_by_initial_world_size:
-            raise ValueError(
-                f"{WHO}: the hook takes the mean over all processes, and a process without inputs gives zeros: leave "
-                "out divide_by_initial_world_size=False of join()"
-            )
+    def _counted(self) -> int:
+        """The number of processes over which the mean of this backward pass is taken: all, or in a join() context with
+        divide_by_initial_world_size=False those that still have inputs. Collective in such a context."""
+        model, comm = self.model(), self.group.comm
+        if model is None or not model._join_config.enable or model._divide_by_initial_world_size:
+            return int(comm.size)
+        return int(comm.allreduce(0 if _calling(type(model)._match_all_reduce_for_bwd_pass) else 1))
 
     def _finish(self) -> None:
         group = self.group
@@ -227,10 +229,16 @@ def _registering() -> tuple[Any, Any] | None:
     """(model, state) of the registration of a hook in progress; None without one."""
     from torch.nn.parallel import DistributedDataParallel
 
+    called = _calling(DistributedDataParallel.register_comm_hook)
+    return called and (called["self"], called["state"])
+
+
+def _calling(function: Any) -> dict[str, Any] | None:
+    """The local variables of the innermost call of `function` in progress on this thread; None without one."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is DistributedDataParallel.register_comm_hook.__code__:
-            return frame.f_locals["self"], frame.f_locals["state"]
+        if frame.f_code is function.__code__:
+            return frame.f_locals
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -43,12 +43,12 @@ class Axes:
     check: bool
     scatter: bool = False
 
-    def reduction(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
-        """The reduction for `n` gradients of `dtype`; it may send numbers of another type."""
-        made = self._whole(n, dtype, shapes, size)
+    def reduction(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], over: int) -> Reduction:
+        """The reduction for the mean over `over` processes of `n` gradients of `dtype`; it may send another type."""
+        made = self._whole(n, dtype, shapes, over)
         return replace(made, collective="reduce-scatter") if self.scatter and made.coding is None else made
 
-    def _whole(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
+    def _whole(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], over: int) -> Reduction:
         accumulation, single, found = self.accumulation, np.dtype(np.float32), coding(self.wire)
         if accumulation is None:
             meets = Reduction(self.ordering, (1,), single).entry.contributions_meet
@@ -57,9 +57,9 @@ class Axes:
             self.ordering, (n,), single, accumulation=accumulation, wire=self.wire, check=self.check
         )
         if found is not None:
-            return replace(made, tensors=shapes, divisor=1 if found.hops == "every" else size)
+            return replace(made, tensors=shapes, divisor=1 if found.hops == "every" else over)
         if accumulation == "exact" and made.contributions_travel and self.wire == PLAIN:
-            return replace(made, dtype=dtype, accumulation="working", operation=mean_of(size))
+            return replace(made, dtype=dtype, accumulation="working", operation=mean_of(over))
         if accumulation == "working":
             return replace(made, dtype=single if dtype.name in NARROW else dtype)
         # Sums of float64 hold those of narrower types.
@@ -90,11 +90,14 @@ class Axes:
 
 
 class Mean:
-    """The mean over ranks of a bucket (n,) of gradients of one type; `users`: numbers of the trainings that used it."""
+    """The mean over ranks of a bucket (n,) of gradients of one type: their sum divided by the number `over`; `users`:
+    numbers of the trainings that used it."""
 
-    def __init__(self, comm: MPI.Intracomm, axes: Axes, n: int, dtype: np.dtype, shapes: Any, name: str):
-        self._size, self._dtype, self._comm = comm.size, dtype, comm
-        self.reduction = axes.reduction(n, dtype, shapes, comm.size)
+    def __init__(
+        self, comm: MPI.Intracomm, axes: Axes, n: int, dtype: np.dtype, shapes: Any, over: int, name: str
+    ):
+        self._over, self._dtype, self._comm = over, dtype, comm
+        self.reduction = axes.reduction(n, dtype, shapes, over)
         self.reducer = plan(comm, self.reduction, name=name)
         found = self.reduction.coding
         self._before = (
@@ -108,7 +111,7 @@ class Mean:
     def start(self, gradients: np.ndarray) -> None:
         """Begin with this rank's gradients (n,), without changing them; do not change them until `finish`."""
         x = gradients.astype(self.reduction.dtype, copy=False)
-        self._given = x / np.float32(self._size) if self._before else x
+        self._given = x / np.float32(self._over) if self._before else x
         self.reducer.start(self._given[np.newaxis])
 
     def finish(self) -> np.ndarray:
@@ -117,13 +120,13 @@ class Mean:
         given, self._given = self._given, np.empty(0)
         if self._formed:
             return total if total.dtype == self._dtype else divided(total, 1, self._dtype)
-        mean = divided(total, self._size, self._dtype)
+        mean = divided(total, self._over, self._dtype)
         if self._overflowed(total):
             # Add scaled numbers again; finite sums of the first pass stay.
-            lost, scale = ~np.isfinite(total), 2.0 ** -math.ceil(math.log2(self._size))
+            lost, scale = ~np.isfinite(total), 2.0 ** -math.ceil(math.log2(self._over))
             with np.errstate(all="ignore"):
                 small = self.reducer((given * given.dtype.type(scale))[np.newaxis])
-                again = small / small.dtype.type(self._size * scale)
+                again = small / small.dtype.type(self._over * scale)
             mean[lost] = divided(again[lost], 1, self._dtype)
         return mean
 
@@ -173,13 +176,13 @@ class Group:
         return self._trainings[number]() is None
 
     def take(self, training: Any, key: tuple[Any, ...]) -> Mean:
-        """An idle mean for `key`, (axes, n, type, shapes); planned if there is none."""
+        """An idle mean for `key`, (axes, n, type, shapes, divisor); planned if there is none."""
         idle = next((mean for mean in self._means.get(key, ()) if not mean.busy), None)
         if idle is None:
             self._free_unused()
-            axes, n, dtype, shapes = key
+            axes, n, dtype, shapes, over = key
             count = sum(map(len, self._means.values()))
-            idle = Mean(self.comm, axes, n, _dtype(dtype), shapes, f"gradients {count}")
+            idle = Mean(self.comm, axes, n, _dtype(dtype), shapes, over, f"gradients {count}")
             self._means.setdefault(key, []).append(idle)
         idle.users.add(training.number)
         idle.busy = True

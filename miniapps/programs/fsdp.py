@@ -158,7 +158,7 @@ class Scatter:
     ) -> np.ndarray:
         """The mean over the ranks, whole over a lossy wire, else this rank's part. Collective."""
         group = self._group
-        mean = group.take(self, (self._axes, len(gradients), gradients.dtype.name, shapes))
+        mean = group.take(self, (self._axes, len(gradients), gradients.dtype.name, shapes, group.comm.size))
         lost = None
         if mean.feedback and sizes is not None:
             lost = self._feedback.of([name for name, _ in self._parameters], sizes, group.comm)

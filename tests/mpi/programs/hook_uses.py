@@ -79,18 +79,37 @@ def processes_without_inputs_give_zeros():
 
 
 @section
-def the_mean_over_processes_with_inputs_is_refused():
-    if SIZE == 1:
-        return
-    model = hooked()
-
-    def train():
-        with Join([model], divide_by_initial_world_size=False):
-            for step in range(1 + RANK):
-                model(batch(step)).square().sum().backward()
-
-    if "leave out divide_by_initial_world_size=False" not in raised(Exception, train):
-        yield "another mean was taken without a word"
+def the_mean_is_over_the_processes_with_inputs_where_join_asks():
+    for about in ({}, {"static_graph": True}):
+        for counts in ([4, 2, 1, 3], [0, 3, 3, 1], [3, 3, 3, 3]):
+            if about and not all(counts):
+                continue  # where DDP itself fails
+            for axes in (
+                {},
+                {"ordering": "ring"},
+                {"ordering": "recursive-doubling", "wire": "float32:hops=every"},
+            ):
+                model, inner = hooked(axes=axes, **about), network()
+                seen = []
+                with (
+                    Join([model], divide_by_initial_world_size=False)
+                    if SIZE > 1
+                    else contextlib.nullcontext()
+                ):
+                    for step in range(counts[RANK]):
+                        model.zero_grad()
+                        model(batch(step)).square().sum().backward()
+                        seen.append([p.grad.clone() for p in model.parameters()])
+                for step in range(max(counts[:SIZE])):
+                    own = own_gradients(inner, batch(step) if step < counts[RANK] else None)
+                    over = sum(step < count for count in counts[:SIZE])
+                    totals = [sum(COMM.allgather(g.double())) for g in own]
+                    for found, total in zip(seen[step] if step < counts[RANK] else (), totals, strict=False):
+                        mean = (total / over).float()
+                        if not (
+                            torch.allclose(found, mean, 1e-5, 1e-6) if axes else torch.equal(found, mean)
+                        ):
+                            yield f"{about}, {counts}, {axes}: step {step} has another mean than over {over}"
 
 
 class Scaled(DistributedDataParallel):
