@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from mpi4py import MPI
 
 from kernels.wires import PLAIN
 from miniapps.programs.ddp_sums import Axes, Feedback, Group, types_over
+from miniapps.untrusted.text import tell
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _groups: dict[tuple[Any, ...], Group] = {}  # by communicator and the processes of the group
 _torchs: list[tuple[weakref.ref[Any], ProcessGroup]] = []  # of models with the hook, see `outlive`
+
+PATIENCE = 2.0  # seconds that other ranks have to end, too
 
 SPARSE = "{who}: the gradient of {name} is sparse, and the hook sums dense ones: create the embedding with sparse=False"
 
@@ -65,8 +70,8 @@ def entered(
             f"{here[1]} ranks, and they have the ranks {', '.join(map(str, ranks[:16]))}; start all by one "
             "mpirun, or pass a communicator of all these processes"
         )
-    atexit.unregister(_forget)
-    atexit.register(_forget)
+    atexit.unregister(_end)
+    atexit.register(_end)
     if not all(each[4] for each in told):  # a handle of MPI may be used again, on some ranks only
         _groups[key] = Group(_of_torch(members) if of_torch else _of_mpi(world, sorted(ranks)))
     return _groups[key]
@@ -83,11 +88,35 @@ def outlive(model: Any) -> None:
     _torchs.append((weakref.ref(model), model.process_group))
 
 
-def _forget() -> None:
-    """Drop the groups while Python still runs: gloo's threads may end the process if its group is dropped later."""
+def _end() -> None:
+    """At the end of Python: let other ranks know, so that none waits for gradients of this one; then drop the groups
+    while Python still runs: gloo's threads may end the process if its group is dropped later."""
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        _part([group for group in _groups.values() if isinstance(group.comm, MPI.Comm)])
     _groups.clear()
     _torchs.clear()
     gc.collect()
+
+
+def _part(groups: list[Group]) -> None:
+    """Wait until all ranks of MPI have ended or know that this one has. If an error ended this rank, and the others
+    still train after PATIENCE seconds, end them all, as MPI itself would let them wait for ever."""
+    import torch.distributed as dist
+
+    error = getattr(sys, "last_value", None)  # the exception that ends Python
+    failed = error is not None or any(group.begun for group in groups)
+    left, until = [group.leave() for group in groups], time.monotonic() + PATIENCE
+    while not all(request.Test() for request in left):
+        time.sleep(0.01)
+        if time.monotonic() > until and failed:
+            by = f"by {type(error).__name__}: {error}" if error is not None else "amid a backward pass"
+            tell(
+                f"fpna: rank {MPI.COMM_WORLD.rank} ended {by}. Other ranks wait for its gradients, so all ranks end",
+                sys.stderr,
+            )
+            groups[0].comm.Abort(1)
+        if time.monotonic() > until and dist.is_initialized():
+            dist.destroy_process_group()  # a rank that waits over gloo learns of the end
 
 
 def _of_torch(members: list[int]) -> Any:

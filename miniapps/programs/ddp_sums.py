@@ -164,6 +164,7 @@ class Group:
         self._means: dict[tuple[Any, ...], list[Mean]] = {}
         self._trainings: dict[int, Any] = {}  # weak references to models
         self._entered = 0
+        self._ended = 0  # or the number of a rank that has ended, plus one
 
     def enter(self, model: Any) -> int:
         """Returns the number of a new training, the same on all ranks. `model`: a weak reference."""
@@ -190,13 +191,28 @@ class Group:
 
     def settle(self, training: Any) -> None:
         """At the start of a backward pass, finish reductions that an earlier pass of this training left, or a model
-        that was deleted on all ranks."""
+        that was deleted on all ranks. Raises RuntimeError on all ranks that still train if one has ended."""
         own = sum(begun.training is training for begun in self.begun)
         orphans = any(b.training is not training and self.gone(b.training.number) for b in self.begun)
-        most = np.array([own, orphans], np.int64)
-        self.comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        most = np.array([own, orphans, self._ended], np.int64)
+        if not self._ended:
+            self.comm.Iallreduce(MPI.IN_PLACE, most, MPI.MAX).Wait()
+        self._ended = int(most[2])
+        if self._ended:
+            raise RuntimeError(
+                f"fpna: rank {self._ended - 1} has ended, and this rank began another backward pass: give all ranks "
+                "the same number of batches, or train in a join() context"
+            )
         if most.any():
             self._complete(training.number)
+
+    def leave(self) -> MPI.Request:
+        """Begin to tell the other ranks that this one has ended: they learn it when they end or at the start of their
+        next backward pass. For ranks of MPI. Complete when all have learned it."""
+        self._leaving = np.array([0, 0, self.comm.rank + 1], np.int64)
+        if self._ended:
+            return MPI.REQUEST_NULL
+        return self.comm.Iallreduce(MPI.IN_PLACE, self._leaving, MPI.MAX)
 
     def _complete(self, current: int) -> None:
         left: dict[int, list[tuple[Any, ...]]] = {}
