@@ -34,9 +34,17 @@ class TorchRequest:
         return self
 
     def Wait(self) -> None:
-        if self._work is not None:
+        """Raises RuntimeError if the other process has ended, or after the time limit of the process group."""
+        if self._work is None:
+            return
+        try:
             self._work.wait()
-            self._work = None
+        except RuntimeError as error:
+            raise RuntimeError(
+                "a sum over processes of torch has no end: another process has ended or waits elsewhere; look for its "
+                f"error, and give all processes the same number of batches ({error})"
+            ) from None
+        self._work = None
 
     def Test(self) -> bool:
         return self._work is None

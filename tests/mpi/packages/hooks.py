@@ -64,6 +64,9 @@ else:
         def training_step(self, batch, _):
             return self.model(batch, labels=batch).loss
 
+        def on_train_start(self):  # Lightning ignores DDPStrategy(ddp_comm_hook=...) on a CPU
+            self.trainer.strategy.model.register_comm_hook(None, hook)
+
         def on_after_backward(self):
             keep_first()
 
@@ -71,7 +74,7 @@ else:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=comm.size, strategy=DDPStrategy(ddp_comm_state=None, ddp_comm_hook=hook),
+        accelerator="cpu", devices=comm.size, strategy=DDPStrategy(process_group_backend="gloo"),
         max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
         use_distributed_sampler=False, default_root_dir=folder,
     )  # fmt: skip
