@@ -75,6 +75,23 @@ FPNA_DETAIL(c, std::complex<float>)
 FPNA_DETAIL(z, std::complex<double>)
 #undef FPNA_DETAIL
 
+#define FPNA_DETAIL(LETTER, REAL)                                                                                          \
+    inline int minloc(fpna_comm c, std::size_t n, const REAL *x, const std::int64_t *numbers, REAL *value,                \
+                      std::int64_t *number) {                                                                             \
+        return fpna_minloc_##LETTER(c, n, x, 1, numbers, value, number);                                                  \
+    }                                                                                                                     \
+    inline int maxloc(fpna_comm c, std::size_t n, const REAL *x, const std::int64_t *numbers, REAL *value,                \
+                      std::int64_t *number) {                                                                             \
+        return fpna_maxloc_##LETTER(c, n, x, 1, numbers, value, number);                                                  \
+    }                                                                                                                     \
+    inline int scatter_add(fpna_comm c, std::size_t n, const std::int64_t *cell, const REAL *x, std::size_t cells,        \
+                           REAL *totals, int threads) {                                                                   \
+        return fpna_scatter_add_##LETTER(c, n, cell, x, cells, totals, threads);                                          \
+    }
+FPNA_DETAIL(s, float)
+FPNA_DETAIL(d, double)
+#undef FPNA_DETAIL
+
 inline void add(fpna_acc &sum, const float *x, std::size_t n, std::ptrdiff_t stride) { fpna_acc_add_s(&sum, n, x, stride); }
 inline void add(fpna_acc &sum, const double *x, std::size_t n, std::ptrdiff_t stride) { fpna_acc_add_d(&sum, n, x, stride); }
 inline void add_products(fpna_acc &sum, const float *x, const float *y, std::size_t n) {
@@ -123,6 +140,36 @@ std::vector<detail::real_t<T>> norm2(const elements<T> &x, fpna_comm comm, guara
 template <typename T>
 detail::real_t<T> norm2(const T *x, std::size_t n, fpna_comm comm, guarantee g = exact, const options &o = {}) {
     return norm2(elements<T>{x, n}, comm, g, o)[0];
+}
+
+// The smallest or the largest element of all ranks, and of the numbers that have this value the smallest.
+template <typename T>
+struct location {
+    T value;
+    std::int64_t number;  // -1 if no rank has an element
+};
+
+template <typename T>
+location<T> minloc(const T *x, std::size_t n, const std::int64_t *numbers, fpna_comm comm) {
+    location<T> found;
+    require(detail::minloc(comm, n, x, numbers, &found.value, &found.number));
+    return found;
+}
+
+template <typename T>
+location<T> maxloc(const T *x, std::size_t n, const std::int64_t *numbers, fpna_comm comm) {
+    location<T> found;
+    require(detail::maxloc(comm, n, x, numbers, &found.value, &found.number));
+    return found;
+}
+
+// The exact sum of x[i] with cell[i] == c, over all ranks, for every cell c.
+template <typename T>
+std::vector<T> scatter_add(const std::int64_t *cell, const T *x, std::size_t n, std::size_t cells, fpna_comm comm,
+                           int threads = 0) {
+    std::vector<T> totals(cells);
+    require(detail::scatter_add(comm, n, cell, x, cells, totals.data(), threads));
+    return totals;
 }
 
 // An exact sum of float or double that is filled piece by piece, merged and sent. Its bytes are those of fpna_acc, which

@@ -2,7 +2,7 @@
 //
 //     mpicxx -O2 -ffp-contract=off -fopenmp deposit.cpp -o deposit $(fpna config --cflags --libs)
 //     mpirun -n 4 ./deposit plain     threads and MPI_Allreduce add the charge of a cell
-//     mpirun -n 4 ./deposit fpna      each cell is an accumulator: threads fill theirs, and ranks add them without error
+//     mpirun -n 4 ./deposit fpna      fpna::scatter_add adds it without error, by threads and over ranks
 //
 // A particle is drawn from its number, and moves by the field at its place: nothing but the sums knows who owns it.
 #include <mpi.h>
@@ -54,20 +54,14 @@ Cells plain_charge(const std::vector<Particle> &particles) {
 }
 
 Cells exact_charge(const std::vector<Particle> &particles) {
-    std::vector<fpna_acc> own(CELLS);
-#pragma omp parallel
-    {
-        std::vector<fpna_acc> mine(CELLS);
-#pragma omp for
-        for (std::size_t i = 0; i < particles.size(); ++i)
-            share(particles[i], [&](int cell, double charge) { fpna_acc_add_d(&mine[cell], 1, &charge, 1); });
-#pragma omp critical
-        for (int c = 0; c < CELLS; ++c) fpna_acc_merge(&own[c], &mine[c]);
-    }
-    fpna::require(fpna_acc_allreduce(own.data(), own.size(), MPI_COMM_WORLD));  // one message for all cells
-    Cells total;
-    for (const fpna_acc &sum : own) total.push_back(fpna_acc_value_d(&sum));
-    return total;
+    std::vector<std::int64_t> cells;
+    std::vector<double> charges;
+    for (const Particle &p : particles)
+        share(p, [&](int cell, double charge) {
+            cells.push_back(cell);
+            charges.push_back(charge);
+        });
+    return fpna::scatter_add(cells.data(), charges.data(), cells.size(), CELLS, MPI_COMM_WORLD);
 }
 
 // The field pulls particles towards less charge.

@@ -2,13 +2,15 @@
 reports, floating-point environments. Run by tests/mpi/test_library_mpi.py with the path of libfpna.so."""
 
 import ctypes
+import math
 import random
 import sys
 
 import numpy as np
 from sections import COMM, MPI, report, section
 
-from kernels import registry, sums  # noqa: F401  (registers the variants)
+import fpna
+from kernels import registry, scatter, sums  # noqa: F401  (registers the variants)
 from tests import floating
 
 RANK, SIZE = COMM.rank, COMM.size
@@ -22,6 +24,7 @@ LIBRARY = ctypes.CDLL(sys.argv[1])
 LIBRARY.fpna_error.restype = ctypes.c_char_p
 HANDLE = {4: ctypes.c_int, 8: ctypes.c_void_p}[MPI._sizeof(MPI.COMM_WORLD)]
 NAN = float("nan")
+IN_PLACE = ctypes.c_void_p(int(MPI.IN_PLACE))
 
 
 class Report(ctypes.Structure):
@@ -344,6 +347,125 @@ def accumulators_are_exact_sums():
         yield f"{LIBRARY.fpna_acc_value_d(one)!r}, expected {wanted!r}"
     if LIBRARY.fpna_acc_allreduce(one, ctypes.c_size_t(2**31), HANDLE(COMM.handle)) != REFUSED:
         yield "more accumulators than a message holds were taken"
+
+
+def shared_out(values, seed):
+    """This rank's part of arrays that all ranks have, at drawn places."""
+    n = len(values[0])
+    cuts = [0, *np.sort(np.random.default_rng(seed).integers(0, n + 1, SIZE - 1)), n]
+    return [np.ascontiguousarray(value[cuts[RANK] : cuts[RANK + 1]]) for value in values]
+
+
+def drawn_case(case):
+    """(rng, numbers of a drawn kind, letter of their type), the same on all ranks."""
+    rng = np.random.default_rng(1000 + case)
+    dtype = ["float32", "float64"][case % 2]
+    kind = ["normal", "wide", "subnormal", "near overflow", "special", "zeros"][case // 2 % 6]
+    return rng, drawn_numbers(rng, kind, int(rng.integers(0, 2000)), dtype), LETTERS[dtype]
+
+
+def pointer(x):
+    return ctypes.c_void_p(address(x))
+
+
+@section
+def sums_by_cell_have_the_bits_of_kernels_scatter():
+    adds = registry.get("scatter_add", "exact", "native")
+    for case in range(CASES):
+        rng, x, letter = drawn_case(case)
+        cells = int(rng.integers(1, 40))
+        cell = rng.integers(0, cells, len(x))
+        own, mine = shared_out((x, cell), case)
+        total = np.full(cells, 7, x.dtype)
+        code = getattr(LIBRARY, f"fpna_scatter_add_{letter}")(
+            HANDLE(COMM.handle), ctypes.c_size_t(len(own)), pointer(mine), pointer(own), ctypes.c_size_t(cells),
+            pointer(total), case % 3,
+        )  # fmt: skip
+        if code or bits(total) != bits(adds(x, cell, cells)):
+            yield f"case {case}: {sentence() if code else total}"
+    cell, x = np.array([0, 5 if RANK == SIZE - 1 else 1]), np.ones(2)
+    code = LIBRARY.fpna_scatter_add_d(
+        HANDLE(COMM.handle),
+        ctypes.c_size_t(2),
+        pointer(cell),
+        pointer(x),
+        ctypes.c_size_t(2),
+        pointer(np.empty(2)),
+        0,
+    )
+    if code != REFUSED or (RANK == SIZE - 1 and "cell 5 of element 1 is not from 0 to 1" not in sentence()):
+        yield f"a cell that is none: {code}, {sentence()}"
+
+
+@section
+def places_of_extremes_are_those_of_the_smallest_number():
+    for case in range(CASES):
+        rng, x, letter = drawn_case(case)
+        x = np.round(x) if case % 4 else x
+        numbers = rng.permutation(3 * len(x) + 1)[: len(x)]
+        own, mine = shared_out((x, numbers), case)
+        for which, best in (("min", np.nanmin), ("max", np.nanmax)):
+            value, number = np.zeros(1, x.dtype), np.zeros(1, np.int64)
+            code = getattr(LIBRARY, f"fpna_{which}loc_{letter}")(
+                HANDLE(COMM.handle), ctypes.c_size_t(len(own)), pointer(own), ctypes.c_ssize_t(1), pointer(mine),
+                pointer(value), pointer(number),
+            )  # fmt: skip
+            if not len(x):
+                right = number[0] == -1
+            else:
+                wanted = np.isnan(x) if np.isnan(x).any() else x == best(x)
+                right = number[0] == numbers[wanted].min() and bits(value) == bits(x[numbers == number[0]])
+            if code or not right:
+                yield f"case {case}, {which}: {sentence() if code else (value, number)}"
+
+
+@section
+def reductions_have_the_bits_of_fpna_wrap():
+    types = {"s": MPI.FLOAT, "d": MPI.DOUBLE}
+    wrapped = {
+        RUN: fpna.wrap(COMM, guarantee="run", ordering="binomial"),
+        EXACT: fpna.wrap(COMM, guarantee="exact"),
+    }
+    for case in range(CASES):
+        _, _, letter = drawn_case(case)
+        length = int(np.random.default_rng(case).integers(0, 6000))
+        rng = np.random.default_rng([case, RANK])
+        x = drawn_numbers(rng, ["normal", "wide"][case % 2], length, ["float32", "float64"][case % 2])
+        arguments = length, HANDLE(MPI._handleof(types[letter])), HANDLE(COMM.handle)
+        for guarantee, comm in wrapped.items():
+            expected, total, later = np.empty_like(x), np.empty_like(x), x.copy()
+            comm.Allreduce(x, expected, blocks=RANK)
+            code = LIBRARY.fpna_allreduce(guarantee, pointer(x), pointer(total), *arguments)
+            request = ctypes.c_void_p()
+            code |= LIBRARY.fpna_iallreduce(
+                guarantee, IN_PLACE, pointer(later), *arguments, ctypes.byref(request)
+            )
+            code |= LIBRARY.fpna_wait(ctypes.byref(request))
+            if code or request or not bits(total) == bits(later) == bits(expected):
+                yield f"case {case}, guarantee {guarantee}: {sentence() if code else 'other bits'}"
+    x = np.ones(2)
+    code = LIBRARY.fpna_allreduce(
+        LAYOUT, pointer(x), pointer(x.copy()), 2, HANDLE(MPI._handleof(MPI.DOUBLE)), HANDLE(COMM.handle)
+    )
+    if code != REFUSED or "pass the rows" not in sentence():
+        yield f"layout: {code}, {sentence()}"
+
+
+@section
+def a_persistent_reduction_is_started_again_and_again():
+    x, total, request = np.empty(5), np.empty(5), ctypes.c_void_p()
+    arguments = 5, HANDLE(MPI._handleof(MPI.DOUBLE)), HANDLE(COMM.handle)
+    code = LIBRARY.fpna_allreduce_init(EXACT, pointer(x), pointer(total), *arguments, ctypes.byref(request))
+    for k in range(3):
+        x[:] = RANK + k + 0.1
+        code |= LIBRARY.fpna_start(request)
+        done = ctypes.c_int(0)
+        while not done.value and not code:
+            code |= LIBRARY.fpna_test(ctypes.byref(request), ctypes.byref(done))
+        if code or bits(total) != bits(np.full(5, math.fsum(rank + k + 0.1 for rank in range(SIZE)))):
+            yield f"start {k}: {sentence() if code else total}"
+    if LIBRARY.fpna_request_free(ctypes.byref(request)) or request:
+        yield f"not freed: {sentence()}"
 
 
 @section
