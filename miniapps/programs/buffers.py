@@ -90,11 +90,11 @@ def _plain(given: Any, what: str) -> Any:
 
 def _is_tensor(given: Any) -> bool:
     """Whether `given` is a tensor of torch, or of a class derived from it, such as DTensor."""
-    return _of_tensors(type(given))
+    return _of_tensors(type(given))  # type: ignore[arg-type]  # classes are hashable
 
 
 @functools.cache
-def _of_tensors(kind: type) -> bool:
+def _of_tensors(kind: Any) -> bool:
     return any(each.__module__ == "torch" and each.__name__ == "Tensor" for each in kind.__mro__)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 import shutil
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna config") -> int:
     return code_of(prog, lambda: _answer(args))
 
 
-def _answer(args) -> int:
+def _answer(args: argparse.Namespace) -> int:
     built = build(args.mpicxx, args.mpifort, args.serial)
     if args.install:
         built = _installed(built, args.install)

@@ -230,7 +230,7 @@ def _registering() -> tuple[Any, Any] | None:
     from torch.nn.parallel import DistributedDataParallel
 
     called = _calling(DistributedDataParallel.register_comm_hook)
-    return called and (called["self"], called["state"])
+    return None if called is None else (called["self"], called["state"])
 
 
 def _calling(function: Any) -> dict[str, Any] | None:

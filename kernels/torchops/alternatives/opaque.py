@@ -174,10 +174,11 @@ def means(table, places, index, counts, order):
             require_range(places, table.shape[0])
         return table.new_zeros((counts.shape[0], 0))
     if name == "exact":
-        rows, *indices = (
-            None if x is None else x.detach().cpu().contiguous() for x in (table, places, index, counts)
-        )
-        found = native.means(_array(rows), *_in_order(*indices), threads=_threads(name))
+        rows, members, sizes = (x.detach().cpu().contiguous() for x in (table, index, counts))
+        found = native.means(
+            _array(rows), members.numpy(), sizes.numpy(), None if places is None else places.cpu().contiguous().numpy(),
+            _threads(name),
+        )  # fmt: skip
         return _tensor(found, table.dtype).to(table.device)
     wide = table.detach().to(WIDE.get(table.dtype, torch.float32))
     if places is None:
@@ -185,11 +186,6 @@ def means(table, places, index, counts, order):
     else:
         sums = torch.ops.fpna.bag_sums(wide, places, index, counts.shape[0], order)
     return torch.ops.fpna.quotient(sums, counts).to(table.dtype)
-
-
-def _in_order(places, index, counts) -> tuple:
-    """The indices as arguments of `native.means`."""
-    return index.numpy(), counts.numpy(), None if places is None else places.numpy()
 
 
 def _tensor(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
