@@ -1,6 +1,7 @@
 // A call of the library, whatever language it comes from.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "fpna.h"
 
@@ -32,5 +33,15 @@ struct Arguments {
 // Returns an fpna_code. Collective over `comm`. For float and double (sums.cpp).
 template <typename Real>
 int carry_out(const Arguments<Real> &a);
+
+// fpna_minloc or fpna_maxloc, and fpna_scatter_add with a number of the first cell and element; `refused` as above. For
+// float and double (locations.cpp, scatter.cpp).
+template <typename Real>
+int locate(const char *who, bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t stride,
+           const std::int64_t *numbers, Real *value, std::int64_t *number, const char *refused = nullptr);
+
+template <typename Real>
+int scatter_add(const char *who, fpna_comm comm, size_t n, const std::int64_t *cell, std::int64_t first, const Real *x,
+                size_t cells, Real *total, int threads, const char *refused = nullptr);
 
 }  // namespace fpna

@@ -1,6 +1,7 @@
 // What the module of Fortran (fpna.f90) calls: communicators are integers there, masks are logicals, places count from 1.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,34 @@ FPNA_API int fpna_fortran_call(const fpna::Call *call) {
 
 FPNA_API int fpna_fortran_allreduce(fpna_acc *sums, std::int64_t count, int comm) {
     return fpna_acc_allreduce(sums, size_t(count), fpna::comm_of(comm));
+}
+
+#define FPNA_FORTRAN(LETTER, REAL)                                                                                        \
+    FPNA_API int fpna_fortran_scatter_##LETTER(int comm, std::int64_t n, const std::int64_t *cell, const REAL *x,         \
+                                               std::int64_t cells, REAL *total, int threads, const char *refused) {      \
+        return fpna::scatter_add("fpna_scatter_add", fpna::comm_of(comm), size_t(n), cell, 1, x, size_t(cells), total,    \
+                                 threads, refused);                                                                      \
+    }                                                                                                                    \
+    FPNA_API int fpna_fortran_locate_##LETTER(int largest, int comm, std::int64_t n, const REAL *x,                       \
+                                              const std::int64_t *numbers, REAL *value, std::int64_t *number,            \
+                                              const char *refused) {                                                     \
+        return fpna::locate(largest ? "fpna_maxloc" : "fpna_minloc", largest, fpna::comm_of(comm), size_t(n), x, 1,       \
+                            numbers, value, number, refused);                                                           \
+    }
+
+FPNA_FORTRAN(s, float)
+FPNA_FORTRAN(d, double)
+
+// `x` becomes its sum over the ranks. `single`: numbers of 4 bytes. Without MPI there is one rank.
+FPNA_API int fpna_fortran_reduce(int guarantee, int comm, std::int64_t n, void *x, int single) {
+#ifdef FPNA_SERIAL
+    (void)guarantee, (void)comm, (void)n, (void)x, (void)single;
+    return FPNA_OK;
+#else
+    if (n > std::numeric_limits<int>::max())
+        return fpna::failed(FPNA_ARGUMENT, "fpna_allreduce", "more than 2**31 - 1 numbers: add them in parts");
+    return fpna_allreduce(guarantee, MPI_IN_PLACE, x, int(n), single ? MPI_FLOAT : MPI_DOUBLE, fpna::comm_of(comm));
+#endif
 }
 
 // Copies the sentence into `text`, if there is any, and returns its length.

@@ -21,6 +21,10 @@
 ! | fpna_acc_add(sum, x), _add_products(sum, x, y), | add to an accumulator of type(fpna_acc); add another one;           |
 ! | _merge(sum, other), _allreduce(sums, comm)      | make each of `sums` the sum of that of all ranks                    |
 ! | fpna_acc_value(sum), fpna_acc_value_single(sum) | its value, rounded once to real(8) or real(4)                       |
+! | fpna_allreduce(x, comm, guarantee)              | x becomes its sum over the ranks, element by element: as MPI_SUM    |
+! | fpna_minloc(x, numbers, comm, value, number)    | the smallest x of all ranks, and of the numbers that have it the    |
+! | fpna_maxloc(x, numbers, comm, value, number)    | smallest; the largest x                                             |
+! | fpna_scatter_add(x, cell, totals, comm)         | totals(c) = the exact sum of x(i) with cell(i) == c over all ranks  |
 ! | fpna_error()                                    | the sentence of the last call that failed                           |
 !
 ! x: real or complex of kind 4 or 8, of any rank; a section that is not contiguous is copied. Accumulators take reals.
@@ -40,6 +44,7 @@ module fpna
   implicit none
   private
   public :: fpna_sum, fpna_dot, fpna_norm2, fpna_sum_fields, fpna_report, fpna_error
+  public :: fpna_allreduce, fpna_minloc, fpna_maxloc, fpna_scatter_add
   public :: fpna_acc, fpna_acc_add, fpna_acc_add_products, fpna_acc_merge, fpna_acc_allreduce
   public :: fpna_acc_value, fpna_acc_value_single
 
@@ -89,6 +94,18 @@ module fpna
   interface fpna_sum_fields
     module procedure fields_s, fields_d, fields_c, fields_z
   end interface
+  interface fpna_allreduce
+    module procedure allreduce_s, allreduce_d, allreduce_c, allreduce_z
+  end interface
+  interface fpna_minloc
+    module procedure minloc_s, minloc_d
+  end interface
+  interface fpna_maxloc
+    module procedure maxloc_s, maxloc_d
+  end interface
+  interface fpna_scatter_add
+    module procedure scatter_s, scatter_d, scatter_default_s, scatter_default_d
+  end interface
   interface fpna_acc_add
     module procedure acc_add_s, acc_add_d
   end interface
@@ -106,6 +123,40 @@ module fpna
       type(c_ptr), value :: sums
       integer(c_int64_t), value :: count
       integer(c_int), value :: comm
+    end function
+    integer(c_int) function fpna_fortran_reduce(guarantee, comm, n, x, single) bind(c)
+      import :: c_int, c_int64_t, c_ptr
+      integer(c_int), value :: guarantee, comm, single
+      integer(c_int64_t), value :: n
+      type(c_ptr), value :: x
+    end function
+    integer(c_int) function fpna_fortran_locate_s(largest, comm, n, x, numbers, value, number, refused) bind(c)
+      import :: c_int, c_int64_t, c_ptr, c_float
+      integer(c_int), value :: largest, comm
+      integer(c_int64_t), value :: n
+      type(c_ptr), value :: x, numbers, refused
+      real(c_float), intent(out) :: value
+      integer(c_int64_t), intent(out) :: number
+    end function
+    integer(c_int) function fpna_fortran_locate_d(largest, comm, n, x, numbers, value, number, refused) bind(c)
+      import :: c_int, c_int64_t, c_ptr, c_double
+      integer(c_int), value :: largest, comm
+      integer(c_int64_t), value :: n
+      type(c_ptr), value :: x, numbers, refused
+      real(c_double), intent(out) :: value
+      integer(c_int64_t), intent(out) :: number
+    end function
+    integer(c_int) function fpna_fortran_scatter_s(comm, n, cell, x, cells, total, threads, refused) bind(c)
+      import :: c_int, c_int64_t, c_ptr
+      integer(c_int), value :: comm, threads
+      integer(c_int64_t), value :: n, cells
+      type(c_ptr), value :: cell, x, total, refused
+    end function
+    integer(c_int) function fpna_fortran_scatter_d(comm, n, cell, x, cells, total, threads, refused) bind(c)
+      import :: c_int, c_int64_t, c_ptr
+      integer(c_int), value :: comm, threads
+      integer(c_int64_t), value :: n, cells
+      type(c_ptr), value :: cell, x, total, refused
     end function
     integer(c_int64_t) function fpna_fortran_error(text) bind(c)
       import :: c_int64_t, c_ptr
@@ -396,8 +447,152 @@ contains
                    guarantee=guarantee, mask=mask, weights=weights, threads=threads, report=report, ierr=ierr)
   end subroutine
 
-  ! All calls. `fields`: 0 for one total of all elements; otherwise how many totals there are, for the indices of the first
-  ! or the last dimension.
+  subroutine allreduce_s(x, comm, guarantee, ierr)
+    real(c_float), intent(inout), contiguous, target :: x(..)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: guarantee
+    integer, intent(out), optional :: ierr
+    call finish(fpna_fortran_reduce(chosen(guarantee), comm, size(x, kind=c_int64_t), c_loc(x), 1_c_int), ierr)
+  end subroutine
+
+  subroutine allreduce_d(x, comm, guarantee, ierr)
+    real(c_double), intent(inout), contiguous, target :: x(..)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: guarantee
+    integer, intent(out), optional :: ierr
+    call finish(fpna_fortran_reduce(chosen(guarantee), comm, size(x, kind=c_int64_t), c_loc(x), 0_c_int), ierr)
+  end subroutine
+
+  subroutine allreduce_c(x, comm, guarantee, ierr)
+    complex(c_float), intent(inout), contiguous, target :: x(..)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: guarantee
+    integer, intent(out), optional :: ierr
+    call finish(fpna_fortran_reduce(chosen(guarantee), comm, 2 * size(x, kind=c_int64_t), c_loc(x), 1_c_int), ierr)
+  end subroutine
+
+  subroutine allreduce_z(x, comm, guarantee, ierr)
+    complex(c_double), intent(inout), contiguous, target :: x(..)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: guarantee
+    integer, intent(out), optional :: ierr
+    call finish(fpna_fortran_reduce(chosen(guarantee), comm, 2 * size(x, kind=c_int64_t), c_loc(x), 0_c_int), ierr)
+  end subroutine
+
+  subroutine minloc_s(x, numbers, comm, value, number, ierr)
+    real(c_float), intent(in), contiguous, target :: x(..)
+    integer(c_int64_t), intent(in), contiguous, target :: numbers(..)
+    integer, intent(in) :: comm
+    real(c_float), intent(out) :: value
+    integer(c_int64_t), intent(out) :: number
+    integer, intent(out), optional :: ierr
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('numbers', shape(numbers), shape(x))
+    call finish(fpna_fortran_locate_s(0_c_int, comm, size(x, kind=c_int64_t), c_loc(x), c_loc(numbers), value, number, &
+                                      c_loc(refused)), ierr)
+  end subroutine
+
+  subroutine minloc_d(x, numbers, comm, value, number, ierr)
+    real(c_double), intent(in), contiguous, target :: x(..)
+    integer(c_int64_t), intent(in), contiguous, target :: numbers(..)
+    integer, intent(in) :: comm
+    real(c_double), intent(out) :: value
+    integer(c_int64_t), intent(out) :: number
+    integer, intent(out), optional :: ierr
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('numbers', shape(numbers), shape(x))
+    call finish(fpna_fortran_locate_d(0_c_int, comm, size(x, kind=c_int64_t), c_loc(x), c_loc(numbers), value, number, &
+                                      c_loc(refused)), ierr)
+  end subroutine
+
+  subroutine maxloc_s(x, numbers, comm, value, number, ierr)
+    real(c_float), intent(in), contiguous, target :: x(..)
+    integer(c_int64_t), intent(in), contiguous, target :: numbers(..)
+    integer, intent(in) :: comm
+    real(c_float), intent(out) :: value
+    integer(c_int64_t), intent(out) :: number
+    integer, intent(out), optional :: ierr
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('numbers', shape(numbers), shape(x))
+    call finish(fpna_fortran_locate_s(1_c_int, comm, size(x, kind=c_int64_t), c_loc(x), c_loc(numbers), value, number, &
+                                      c_loc(refused)), ierr)
+  end subroutine
+
+  subroutine maxloc_d(x, numbers, comm, value, number, ierr)
+    real(c_double), intent(in), contiguous, target :: x(..)
+    integer(c_int64_t), intent(in), contiguous, target :: numbers(..)
+    integer, intent(in) :: comm
+    real(c_double), intent(out) :: value
+    integer(c_int64_t), intent(out) :: number
+    integer, intent(out), optional :: ierr
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('numbers', shape(numbers), shape(x))
+    call finish(fpna_fortran_locate_d(1_c_int, comm, size(x, kind=c_int64_t), c_loc(x), c_loc(numbers), value, number, &
+                                      c_loc(refused)), ierr)
+  end subroutine
+
+  ! `cell`: from 1 to size(totals).
+  subroutine scatter_s(x, cell, totals, comm, threads, ierr)
+    real(c_float), intent(in), contiguous, target :: x(:)
+    integer(c_int64_t), intent(in), contiguous, target :: cell(:)
+    real(c_float), intent(out), contiguous, target :: totals(:)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: threads
+    integer, intent(out), optional :: ierr
+    integer :: team
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('cell', shape(cell), shape(x))
+    team = 0
+    if (present(threads)) team = threads
+    call finish(fpna_fortran_scatter_s(comm, size(x, kind=c_int64_t), c_loc(cell), c_loc(x), &
+                                       size(totals, kind=c_int64_t), c_loc(totals), team, c_loc(refused)), ierr)
+  end subroutine
+
+  subroutine scatter_default_s(x, cell, totals, comm, threads, ierr)
+    real(c_float), intent(in), contiguous :: x(:)
+    integer, intent(in) :: cell(:)
+    real(c_float), intent(out), contiguous :: totals(:)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: threads
+    integer, intent(out), optional :: ierr
+    call scatter_s(x, int(cell, c_int64_t), totals, comm, threads, ierr)
+  end subroutine
+
+  ! `cell`: from 1 to size(totals).
+  subroutine scatter_d(x, cell, totals, comm, threads, ierr)
+    real(c_double), intent(in), contiguous, target :: x(:)
+    integer(c_int64_t), intent(in), contiguous, target :: cell(:)
+    real(c_double), intent(out), contiguous, target :: totals(:)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: threads
+    integer, intent(out), optional :: ierr
+    integer :: team
+    character(:, c_char), allocatable, target :: refused
+    refused = trouble('cell', shape(cell), shape(x))
+    team = 0
+    if (present(threads)) team = threads
+    call finish(fpna_fortran_scatter_d(comm, size(x, kind=c_int64_t), c_loc(cell), c_loc(x), &
+                                       size(totals, kind=c_int64_t), c_loc(totals), team, c_loc(refused)), ierr)
+  end subroutine
+
+  subroutine scatter_default_d(x, cell, totals, comm, threads, ierr)
+    real(c_double), intent(in), contiguous :: x(:)
+    integer, intent(in) :: cell(:)
+    real(c_double), intent(out), contiguous :: totals(:)
+    integer, intent(in) :: comm
+    integer, intent(in), optional :: threads
+    integer, intent(out), optional :: ierr
+    call scatter_d(x, int(cell, c_int64_t), totals, comm, threads, ierr)
+  end subroutine
+
+  pure integer function chosen(guarantee)
+    integer, intent(in), optional :: guarantee
+    chosen = FPNA_EXACT
+    if (present(guarantee)) chosen = guarantee
+  end function
+
+  ! All sums of elements. `fields`: negative for one total of all elements; otherwise how many totals there are, for the
+  ! indices of the first or the last dimension.
   subroutine carry_out(who, of, letter, x, y, total, comm, fields, first, guarantee, mask, weights, threads, report, ierr)
     character(*), intent(in) :: who
     integer, intent(in) :: of, comm, fields
@@ -467,8 +662,7 @@ contains
     if (present(mask)) call%mask = c_loc(mask)
     if (present(weights)) call%weights = c_loc(weights)
     if (present(report)) call%report = c_loc(report)
-    call%guarantee = FPNA_EXACT
-    if (present(guarantee)) call%guarantee = guarantee
+    call%guarantee = chosen(guarantee)
     call%threads = 0
     if (present(threads)) call%threads = threads
     call finish(fpna_fortran_call(call), ierr)
@@ -488,6 +682,15 @@ contains
     integer, intent(in) :: a(:), b(:)
     differ = size(a) /= size(b)
     if (.not. differ) differ = any(a /= b)
+  end function
+
+  ! What is wrong with a shape, as a string of C; empty if nothing is.
+  pure function trouble(what, its, expected) result(text)
+    character(*), intent(in) :: what
+    integer, intent(in) :: its(:), expected(:)
+    character(:), allocatable :: text
+    text = c_null_char
+    if (differ(its, expected)) text = unlike(what, its, expected) // c_null_char
   end function
 
   pure function unlike(what, its, expected) result(text)

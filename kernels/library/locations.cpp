@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "call.hpp"
 #include "errors.hpp"
 
 namespace fpna {
@@ -19,9 +20,9 @@ std::int64_t key_of(double x) {
 
 // The least key of all ranks, then the smallest number that has it, and with that the sign of a zero.
 template <typename Real>
-void locate(bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t stride, const std::int64_t *numbers,
-            Real *value, std::int64_t *number) {
-    std::string own;
+void find(bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t stride, const std::int64_t *numbers,
+          Real *value, std::int64_t *number, std::string own) {
+    require_communicator(comm);
     if (n && (!x || !numbers)) own = std::string(x ? "numbers" : "x") + " is NULL, and n is " + std::to_string(n);
     if (!value || !number) own = std::string(value ? "number" : "value") + " is NULL";
     std::int64_t best = NOWHERE, at = NOWHERE;
@@ -38,7 +39,7 @@ void locate(bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t str
     std::int64_t first[] = {-best, !own.empty()};  // the largest of -key
     if (best == LEAST) first[0] = NOWHERE;
     join(first, 2, Join::MAX, comm);
-    if (first[1]) throw Refused(own.empty() ? "another rank was refused: its fpna_error() says why" : own);
+    require_taken(own, first[1], comm);
     const std::int64_t all = first[0] == NOWHERE ? LEAST : -first[0];
     std::int64_t place = best == all && at != NOWHERE ? -(at * 2 + negative) : LEAST;
     join(&place, 1, Join::MAX, comm);
@@ -57,13 +58,24 @@ void locate(bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t str
 }
 
 }  // namespace
+
+template <typename Real>
+int locate(const char *who, bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t stride,
+           const std::int64_t *numbers, Real *value, std::int64_t *number, const char *refused) {
+    return outcome(who, [&] { find(largest, comm, n, x, stride, numbers, value, number, refused ? refused : ""); });
+}
+
+template int locate(const char *, bool, fpna_comm, size_t, const float *, ptrdiff_t, const std::int64_t *, float *,
+                    std::int64_t *, const char *);
+template int locate(const char *, bool, fpna_comm, size_t, const double *, ptrdiff_t, const std::int64_t *, double *,
+                    std::int64_t *, const char *);
+
 }  // namespace fpna
 
-#define FPNA_LOCATE(LETTER, REAL, WHICH, LARGEST)                                                                        \
-    int fpna_##WHICH##loc_##LETTER(fpna_comm comm, size_t n, const REAL *x, ptrdiff_t stride, const int64_t *numbers,    \
-                                   REAL *value, int64_t *number) {                                                      \
-        return fpna::outcome("fpna_" #WHICH "loc_" #LETTER,                                                              \
-                             [&] { fpna::locate(LARGEST, comm, n, x, stride, numbers, value, number); });               \
+#define FPNA_LOCATE(LETTER, REAL, WHICH, LARGEST)                                                                         \
+    int fpna_##WHICH##loc_##LETTER(fpna_comm comm, size_t n, const REAL *x, ptrdiff_t stride, const int64_t *numbers,     \
+                                   REAL *value, int64_t *number) {                                                       \
+        return fpna::locate("fpna_" #WHICH "loc_" #LETTER, LARGEST, comm, n, x, stride, numbers, value, number);          \
     }
 
 extern "C" {

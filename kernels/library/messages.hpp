@@ -140,4 +140,14 @@ inline std::string told_by(int rank, const std::string &text, fpna_comm comm) {
 
 #endif
 
+// Throws on all ranks if one has refused its arguments.
+inline void require_taken(const std::string &own, std::int64_t refused, fpna_comm comm) {
+    if (!refused) return;
+    const int rank = rank_of(comm), ranks = size_of(comm);
+    std::int64_t first = own.empty() ? 0 : ranks - rank;  // the largest is of the lowest rank
+    join(&first, 1, Join::MAX, comm);
+    const int by = ranks - int(first);
+    throw Refused("rank " + std::to_string(by) + ": " + told_by(by, own, comm));
+}
+
 }  // namespace fpna

@@ -28,10 +28,7 @@ Vector vector_of(int guarantee, MPI_Aint count, MPI_Datatype type, MPI_Comm comm
                       "the rows themselves to fpna_sum_d, with `fields` for the length of a row");
     if (guarantee != FPNA_RUN && guarantee != FPNA_EXACT)
         throw Refused("guarantee " + std::to_string(guarantee) + " is not FPNA_RUN or FPNA_EXACT");
-    if (comm == MPI_COMM_NULL) throw Refused("the communicator is MPI_COMM_NULL");
-    int inter = 0;
-    require(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
-    if (inter) throw Refused("the communicator is between two groups: reduce over one of them");
+    require_communicator(comm);
     for (const auto &known : types) {
         if (known.type != type) continue;
         if (count < 0 || count * known.each > MOST)
@@ -169,7 +166,7 @@ int fpna_reduce(int guarantee, const void *send, void *recv, int count, MPI_Data
 int fpna_reduce_scatter(int guarantee, const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Comm comm) {
     int ranks = 0;
     const int code = fpna::outcome("fpna_reduce_scatter", [&] {
-        if (comm == MPI_COMM_NULL) throw fpna::Refused("the communicator is MPI_COMM_NULL");
+        fpna::require_communicator(comm);
         if (!counts) throw fpna::Refused("counts is NULL");
         ranks = fpna::size_of(comm);
     });
@@ -184,7 +181,7 @@ int fpna_reduce_scatter(int guarantee, const void *send, void *recv, const int c
 int fpna_reduce_scatter_block(int guarantee, const void *send, void *recv, int count, MPI_Datatype type, MPI_Comm comm) {
     int ranks = 0;
     const int code = fpna::outcome("fpna_reduce_scatter_block", [&] {
-        if (comm == MPI_COMM_NULL) throw fpna::Refused("the communicator is MPI_COMM_NULL");
+        fpna::require_communicator(comm);
         ranks = fpna::size_of(comm);
     });
     if (code != FPNA_OK) return code;

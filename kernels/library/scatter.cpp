@@ -11,6 +11,7 @@
 
 #include "../native/integer_sums.hpp"
 #include "../native/tiles.hpp"
+#include "call.hpp"
 #include "errors.hpp"
 
 namespace fpna {
@@ -58,10 +59,11 @@ void put(Real x, const Limbs &format, std::int64_t *words) {
 }
 
 template <typename Real>
-void add_all(size_t n, const std::int64_t *cell, const Real *x, const Limbs &format, std::int64_t *words) {
+void add_all(size_t n, const std::int64_t *cell, std::int64_t first, const Real *x, const Limbs &format,
+             std::int64_t *words) {
     const size_t each = format.words();
     for (size_t i = 0; i < n; ++i) {
-        std::int64_t *own = words + size_t(cell[i]) * each;
+        std::int64_t *own = words + size_t(cell[i] - first) * each;
         if (std::isfinite(x[i])) {
             put(x[i], format, own);
         } else {
@@ -85,12 +87,13 @@ Real rounded(const std::int64_t *words, const Limbs &format) {
 }
 
 template <typename Real>
-Seen seen_of(size_t n, const std::int64_t *cell, const Real *x, size_t cells, int threads, std::string &own) {
+Seen seen_of(size_t n, const std::int64_t *cell, std::int64_t first, const Real *x, size_t cells, int threads,
+             std::string &own) {
     Seen seen = {NONE, NONE, 0, std::int64_t(n), std::int64_t(cells), -std::int64_t(cells), 0};
     for (size_t i = 0; i < n && own.empty(); ++i)
-        if (cell[i] < 0 || size_t(cell[i]) >= cells)
-            own = "cell " + std::to_string(cell[i]) + " of element " + std::to_string(i) + " is not from 0 to " +
-                  std::to_string(std::int64_t(cells) - 1);
+        if (cell[i] < first || size_t(cell[i] - first) >= cells)
+            own = "cell " + std::to_string(cell[i]) + " of element " + std::to_string(std::int64_t(i) + first) +
+                  " is not from " + std::to_string(first) + " to " + std::to_string(std::int64_t(cells) - 1 + first);
     if (own.empty() && n) {
         const auto found = extremes_of(x, std::int64_t(n), threads);
         seen.special = !found.finite();
@@ -105,8 +108,8 @@ Seen seen_of(size_t n, const std::int64_t *cell, const Real *x, size_t cells, in
 
 // The words of this rank. Each thread has its own, if that takes no more memory than the numbers.
 template <typename Real>
-std::vector<std::int64_t> own_words(size_t n, const std::int64_t *cell, const Real *x, size_t cells, const Limbs &format,
-                                    int threads) {
+std::vector<std::int64_t> own_words(size_t n, const std::int64_t *cell, std::int64_t first, const Real *x, size_t cells,
+                                    const Limbs &format, int threads) {
     const size_t all = cells * format.words();
     const bool apart = all * sizeof(std::int64_t) <= n * sizeof(Real);
     const int team = apart ? team_of(n * (sizeof(Real) + sizeof *cell), threads) : 1;
@@ -117,7 +120,7 @@ std::vector<std::int64_t> own_words(size_t n, const std::int64_t *cell, const Re
         const size_t parts = size_t(omp_get_num_threads()), part = size_t(omp_get_thread_num());
         const size_t from = n / parts * part, to = part + 1 == parts ? n : n / parts * (part + 1);
         std::vector<std::int64_t> mine(part ? all : 0);
-        add_all(to - from, cell + from, x + from, format, part ? mine.data() : words.data());
+        add_all(to - from, cell + from, first, x + from, format, part ? mine.data() : words.data());
 #pragma omp barrier
 #pragma omp critical
         for (size_t k = 0; k < mine.size(); ++k) words[k] += mine[k];
@@ -126,37 +129,48 @@ std::vector<std::int64_t> own_words(size_t n, const std::int64_t *cell, const Re
 }
 
 template <typename Real>
-void scatter_add(fpna_comm comm, size_t n, const std::int64_t *cell, const Real *x, size_t cells, Real *total, int threads) {
-    std::string own;
+void add(fpna_comm comm, size_t n, const std::int64_t *cell, std::int64_t first, const Real *x, size_t cells, Real *total,
+         int threads, std::string own) {
+    require_communicator(comm);
     if (n && (!cell || !x)) own = std::string(cell ? "x" : "cell") + " is NULL, and n is " + std::to_string(n);
     if (cells && !total) own = "total is NULL";
     if (threads < 0) own = "threads is " + std::to_string(threads) + ": 0 is as many as OpenMP takes";
-    Seen all = seen_of(n, cell, x, cells, threads, own);
+    Seen all = seen_of(n, cell, first, x, cells, threads, own);
     join(&all.exponent, sizeof all / sizeof all.exponent, Join::MAX, comm);
-    if (all.refused) throw Refused(own.empty() ? "another rank was refused: its fpna_error() says why" : own);
+    require_taken(own, all.refused, comm);
     if (all.cells != -all.minus_cells)
         throw Refused("ranks pass from " + std::to_string(-all.minus_cells) + " to " + std::to_string(all.cells) + " cells");
     const Limbs format = agreed(all, size_of(comm));
     if (cells > size_t(std::numeric_limits<int>::max()) / format.words())
         throw Refused(std::to_string(cells) + " cells of " + std::to_string(format.words()) +
                       " words do not fit into one message of MPI: add the cells in parts");
-    std::vector<std::int64_t> words = own_words(n, cell, x, cells, format, threads);
+    std::vector<std::int64_t> words = own_words(n, cell, first, x, cells, format, threads);
     join(words.data(), words.size(), Join::SUM, comm);
     for (size_t c = 0; c < cells; ++c) total[c] = rounded<Real>(&words[c * format.words()], format);
 }
 
 }  // namespace
+
+template <typename Real>
+int scatter_add(const char *who, fpna_comm comm, size_t n, const std::int64_t *cell, std::int64_t first, const Real *x,
+                size_t cells, Real *total, int threads, const char *refused) {
+    return outcome(who, [&] { add(comm, n, cell, first, x, cells, total, threads, refused ? refused : ""); });
+}
+
+template int scatter_add(const char *, fpna_comm, size_t, const std::int64_t *, std::int64_t, const float *, size_t, float *,
+                         int, const char *);
+template int scatter_add(const char *, fpna_comm, size_t, const std::int64_t *, std::int64_t, const double *, size_t,
+                         double *, int, const char *);
+
 }  // namespace fpna
 
+#define FPNA_SCATTER(LETTER, REAL)                                                                                       \
+    int fpna_scatter_add_##LETTER(fpna_comm comm, size_t n, const int64_t *cell, const REAL *x, size_t cells,            \
+                                  REAL *total, int threads) {                                                           \
+        return fpna::scatter_add("fpna_scatter_add_" #LETTER, comm, n, cell, 0, x, cells, total, threads);               \
+    }
+
 extern "C" {
-
-int fpna_scatter_add_s(fpna_comm comm, size_t n, const int64_t *cell, const float *x, size_t cells, float *total,
-                       int threads) {
-    return fpna::outcome("fpna_scatter_add_s", [&] { fpna::scatter_add(comm, n, cell, x, cells, total, threads); });
-}
-
-int fpna_scatter_add_d(fpna_comm comm, size_t n, const int64_t *cell, const double *x, size_t cells, double *total,
-                       int threads) {
-    return fpna::outcome("fpna_scatter_add_d", [&] { fpna::scatter_add(comm, n, cell, x, cells, total, threads); });
-}
+FPNA_SCATTER(s, float)
+FPNA_SCATTER(d, double)
 }

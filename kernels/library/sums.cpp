@@ -127,17 +127,6 @@ void take_roots(const Arguments<Real> &a, const Operands<Real> &in, Totals<Real>
     }
 }
 
-// Throws on all ranks if one has refused its arguments.
-template <typename Real>
-void require_taken(const std::string &own, std::int64_t refused, fpna_comm comm) {
-    if (!refused) return;
-    const int rank = rank_of(comm), ranks = size_of(comm);
-    std::int64_t first = own.empty() ? 0 : ranks - rank;  // the largest is of the lowest rank
-    join(&first, 1, Join::MAX, comm);
-    const int by = ranks - int(first);
-    throw Refused("rank " + std::to_string(by) + ": " + told_by(by, own, comm));
-}
-
 }  // namespace
 
 template <typename Real>
@@ -149,7 +138,7 @@ int carry_out(const Arguments<Real> &a) {
         Operands<Real> in = operands_of(a);
         if (!own.empty()) in.n = 0;
         Totals<Real> totals = totals_of(a.guarantee, in, a.options.threads, {!own.empty(), std::int64_t(in.n)}, a.comm);
-        require_taken<Real>(own, totals.beside.refused, a.comm);
+        require_taken(own, totals.beside.refused, a.comm);
         if (a.options.report)
             fill(*a.options.report, in, totals.values, a.guarantee, a.of == Of::NORM ? 1 : a.width, a.options, a.comm, clock);
         if (a.of == Of::NORM) take_roots(a, in, totals);

@@ -150,7 +150,7 @@ def test_calls_of_fortran(library, built):
     program = built(library, PROGRAMS / "fortran_calls.f90")
     for ranks in (1, 3):
         run = start(library, ranks, program)
-        assert (run.returncode, run.stdout) == (0, "55 checks\n"), run.stdout + run.stderr
+        assert (run.returncode, run.stdout) == (0, "76 checks\n"), run.stdout + run.stderr
         run = start(library, ranks, program, "stop")
         assert run.returncode and "it goes on" not in run.stdout
         said = f"ERROR STOP fpna_sum: rank {ranks - 1}: mask has the shape (6, 4), expected (6, 5)"

@@ -1,6 +1,7 @@
 ! Calls of the module `fpna`, with numbers whose sums are exact: the intrinsic functions give them too. Prints what is wrong,
 ! and how many checks there were. With the argument `stop` it makes a call that ends the program.
 program fortran_calls
+  use, intrinsic :: iso_fortran_env, only: int64
   use mpi
   use fpna
   implicit none
@@ -10,6 +11,7 @@ program fortran_calls
   complex(dp) :: z(3, 3)
   complex(sp) :: c(4)
   logical :: mask(6, 5)
+  integer(int64) :: numbers(6, 5), number
   type(fpna_report) :: seen
   type(fpna_acc) :: sum_x, sum_y, sums(2)
   integer :: rank, ranks, ierr, i, j, checks = 0
@@ -85,6 +87,29 @@ program fortran_calls
   call fpna_acc_allreduce(sum_x, MPI_COMM_WORLD, ierr)
   call same('accumulators', fpna_acc_value(sums(2)), ranks * none)
   call same('accumulator', real(fpna_acc_value_single(sum_x), dp), ranks * none + ierr)
+
+  by_row = [1, 2, 3, 4, 5, 6] + 10 * rank
+  call fpna_allreduce(by_row, MPI_COMM_WORLD)
+  call all_same('allreduce', by_row, [(ranks * i + 5._dp * ranks * (ranks - 1), i=1, 6)])
+  call fpna_allreduce(c, MPI_COMM_WORLD, FPNA_RUN)
+  call same('allreduce of complex', real(aimag(c(4)), dp), -1._dp * ranks)
+  call fpna_allreduce(by_row, MPI_COMM_WORLD, FPNA_LAYOUT, ierr)
+  if (ierr /= FPNA_ARGUMENT) print *, 'an allreduce under layout was taken'
+  numbers = reshape([(int(30 * rank + i, int64), i=1, 30)], shape(numbers))
+  call fpna_minloc(x, numbers, MPI_COMM_WORLD, none, number)
+  call all_same('minloc', [none, real(number, dp)], [11._dp, 1._dp])
+  call fpna_maxloc(x - 100 * rank, numbers, MPI_COMM_WORLD, none, number)
+  call all_same('maxloc', [none, real(number, dp)], [56._dp, 30._dp])
+  call fpna_scatter_add(reshape(x, [30]), [((j, i=1, 6), j=1, 5)], by_column, MPI_COMM_WORLD)
+  call all_same('scatter', by_column, ranks * sum(x, 1))
+  call fpna_scatter_add(single, [(int(1 + mod(i, 2), int64), i=1, 7)], other(:2), MPI_COMM_WORLD, threads=2)
+  call all_same('scatter of single', real(other(:2), dp), ranks * [12._dp, 16._dp])
+  call fpna_scatter_add(single, [(i, i=1, 7)], other(:merge(6, 7, rank == ranks - 1)), MPI_COMM_WORLD, ierr=ierr)
+  call refused('cell 7 of element 7 is not from 1 to 6')
+  call fpna_scatter_add(single, [(i, i=1, merge(6, 7, rank == ranks - 1))], other, MPI_COMM_WORLD, ierr=ierr)
+  call refused('cell has the shape (6), expected (7)')
+  call fpna_minloc(x(:, :merge(4, 5, rank == ranks - 1)), numbers, MPI_COMM_WORLD, none, number, ierr)
+  call refused('numbers has the shape (6, 5), expected (6, 4)')
 
   none = fpna_sum(x, MPI_COMM_WORLD, report=seen)
   call same('no field', real(seen%field, dp), 0._dp)
