@@ -84,6 +84,19 @@ BOTH = [pytest.param(name, marks=[pytest.mark.slow] * (name != "mpich")) for nam
 
 
 @pytest.mark.parametrize("library", BOTH)
+@pytest.mark.parametrize("guarantee", ["run", "exact"])
+def test_sums_that_end_later_have_the_bits_of_blocking_ones(guarantee, library, built, tmp_path):
+    for ranks in (1, 2, 4):
+        command = [built(library, "later.c")]
+        printed = observed(ranks, library, tmp_path / str(ranks), command, "--guarantee", guarantee)
+        assert re.search(r"^\d\d compared, 0 differ$", printed, re.MULTILINE), printed
+        assert "kept the library's order" not in printed
+    (trace,) = read_run(tmp_path / "4", ranks=[0])
+    sums = [facts for facts in trace.attributes["reductions"].values() if facts["operation"] == "sum"]
+    assert {facts["guarantee"] for facts in sums} == {guarantee}
+
+
+@pytest.mark.parametrize("library", BOTH)
 def test_every_collective_in_every_form_has_the_hashes_of_what_went_in_and_came_out(library, tmp_path):
     out = tmp_path / "run"
     python = Path(sys.executable)

@@ -10,11 +10,6 @@ using namespace fpna;
 
 #define LIST(...) __VA_ARGS__
 
-// Open MPI 5 states MPI 3.1, but has the functions of MPI 4, except for large counts.
-#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
-#define OF_MPI_4 1
-#endif
-
 namespace fpna {
 
 // For counted.cpp: the begin and the end of a call.
@@ -66,7 +61,8 @@ int MPI_Finalize(void) {
     }                                                                                                                \
     int MPI_I##LOWER(LIST PARAMETERS, MPI_Request *request) {                                                        \
         const auto run = [&] { return PMPI_I##LOWER(LIST ARGUMENTS, request); };                                     \
-        return on(comm) ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
+        if (!on(comm)) return run();                                                                                 \
+        return nonblocking(SHAPE, SITE, run, [&] { return *request; }, [&](MPI_Request own) { *request = own; });         \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
@@ -75,7 +71,7 @@ int MPI_Finalize(void) {
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_init(LIST PARAMETERS, MPI_Info info, MPI_Request *request) {                                    \
         const auto run = [&] { return PMPI_##NAME##_init(LIST ARGUMENTS, info, request); };                          \
-        return on(comm) ? prepared(SHAPE, SITE, run, [&] { return *request; }) : run();                                                   \
+        return on(comm) ? persistent_collective(SHAPE, SITE, run, info, request) : run();                            \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
@@ -96,11 +92,12 @@ int MPI_Finalize(void) {
     }                                                                                                                \
     int MPI_I##LOWER##_c(LIST PARAMETERS, MPI_Request *request) {                                                    \
         const auto run = [&] { return PMPI_I##LOWER##_c(LIST ARGUMENTS, request); };                                 \
-        return on(comm) ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
+        if (!on(comm)) return run();                                                                                 \
+        return nonblocking(SHAPE, SITE, run, [&] { return *request; }, [&](MPI_Request own) { *request = own; });         \
     }                                                                                                                \
     int MPI_##NAME##_init_c(LIST PARAMETERS, MPI_Info info, MPI_Request *request) {                                  \
         const auto run = [&] { return PMPI_##NAME##_init_c(LIST ARGUMENTS, info, request); };                        \
-        return on(comm) ? prepared(SHAPE, SITE, run, [&] { return *request; }) : run();                                                   \
+        return on(comm) ? persistent_collective(SHAPE, SITE, run, info, request) : run();                            \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
@@ -188,6 +185,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
     if (const auto answer = completion.replayed(REQUEST_GET_STATUS)) return *flag = answer->found, answer->code;
     const int code = PMPI_Request_get_status(request, flag, status);
     *flag ? completion.seen() : completion.missed();
+    if (*flag) add_now(request);
     return code;
 }
 

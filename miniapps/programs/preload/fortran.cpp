@@ -173,7 +173,8 @@ INIT(_f08_)
     BEGIN(SUFFIX, i##LOWER, (LIST PARAMETERS, MPI_Fint *request))                                   \
         const auto run = [&] { return real(LIST ARGUMENTS, request, code), *code; };                \
         if (on(comm_of(comm)))                                                                      \
-            started(SHAPE, SITE, run, [&] { return request_of(request); });                         \
+            *code = nonblocking(SHAPE, SITE, run, [&] { return request_of(request); },              \
+                                [&](MPI_Request own) { *request = PMPI_Request_c2f(own); });        \
         else                                                                                        \
             run();                                                                                  \
     }
@@ -431,6 +432,7 @@ EACH_BINDING(SENDS, rsend, RSEND)
             return void((*flag = answer->found ? truth() : 0, *code = answer->code));                                      \
         real(&own, flag, status, code);                                                                                    \
         *flag ? completion.seen() : completion.missed();                                                                   \
+        if (*flag) add_now(request_of(&own));                                                                              \
     }                                                                                                                      \
     BEGIN(SUFFIX, wait, (F *request, F *status))                                                                           \
         FortranCompletion completion(1, request, status);                                                                  \

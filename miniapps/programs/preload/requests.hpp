@@ -4,9 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -24,14 +26,17 @@ struct Chosen {
     MPI_Comm comm;
     int tag;
 };
+using Add = std::function<void()>;  // what is left to do for a sum of this library when its data have come; may be empty
 struct Pending {
     Record record;
     Spans out;
+    Add add = {};
     std::optional<Chosen> chosen = {};
 };
 struct Persistent {
     Record record;
     Spans in, out;
+    Add add = {};
 };
 inline std::unordered_map<std::uint64_t, Pending> pending;
 inline std::unordered_map<std::uint64_t, Persistent> persistent;
@@ -41,7 +46,8 @@ inline std::atomic<std::size_t> under_way{0};  // size of `pending`
 inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed = false) {
     const auto place = pending.find(handle);
     if (place == pending.end()) return;
-    auto &[record, out, chosen] = place->second;
+    auto &[record, out, add, chosen] = place->second;
+    if (add && !failed) add();
     finish(record, &status, out, failed, now());
     if (!(record.flags & PERSISTENT)) release(out);
     pending.erase(place);
@@ -50,7 +56,7 @@ inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed
 
 // A call has begun. MPI libraries give all calls that end at once the same request: if two calls have one request, both have
 // ended. The caller holds the lock.
-inline void keep(MPI_Request request, Record record, Spans out) {
+inline void keep(MPI_Request request, Record record, Spans out, Add add) {
     static std::unordered_set<std::uint64_t> shared;
     const std::uint64_t handle = number_of(request);
     const bool there = pending.count(handle) != 0;
@@ -61,18 +67,19 @@ inline void keep(MPI_Request request, Record record, Spans out) {
         if (there) complete(handle, status, !ended);  // else it ended in an unobserved call
         if (ended) {
             shared.insert(handle);
+            if (add) add();
             finish(record, &status, out, false, now());
             return;
         }
     }
     if (!(record.flags & PERSISTENT)) hold(out);
-    pending[handle] = {record, std::move(out)};
+    pending[handle] = {record, std::move(out), std::move(add)};
     under_way = pending.size();
 }
 
 // Begins a nonblocking call, which is pending until `request()` completes.
 template <typename Run, typename Request>
-int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Request request) {
+int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Request request, Add add = {}) {
     const Inside from_here;
     Record record = begun(shape, site, comm);
     record.flags |= NONBLOCKING;
@@ -81,27 +88,27 @@ int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm,
     postings.post(handle);
     const std::lock_guard<std::mutex> held(lock);
     if (handle != MPI_REQUEST_NULL)
-        keep(handle, record, shape.out);
+        keep(handle, record, shape.out, std::move(add));
     else
         finish(record, nullptr, shape.out, code != MPI_SUCCESS, now());
     return code;
 }
 
 template <typename Run, typename Request>
-int started(const Shape &shape, std::uint64_t site, Run run, Request request) {
-    return started_on(shape, site, known(shape.comm), run, request);
+int started(const Shape &shape, std::uint64_t site, Run run, Request request, Add add = {}) {
+    return started_on(shape, site, known(shape.comm), run, request, std::move(add));
 }
 
 // Prepares a persistent call, which MPI_Start begins any number of times.
 template <typename Run, typename Request>
-int prepared(const Shape &shape, std::uint64_t site, Run run, Request request) {
+int prepared(const Shape &shape, std::uint64_t site, Run run, Request request, Add add = {}) {
     const Inside from_here;
     const int code = run();
     if (code != MPI_SUCCESS) return code;
     const std::uint64_t handle = number_of(request());
     const Communicator &comm = known(shape.comm);
     const std::lock_guard<std::mutex> held(lock);
-    Persistent fresh{described(shape, site, comm), shape.in, shape.out};
+    Persistent fresh{described(shape, site, comm), shape.in, shape.out, std::move(add)};
     fresh.record.flags |= NONBLOCKING | PERSISTENT;
     hold(fresh.in);
     hold(fresh.out);
@@ -122,9 +129,16 @@ void restart(int count, Request request) {
         open(record, place->second.in);
         record.begin = now();
         if (pending.count(place->first)) complete(place->first, MPI_Status{}, true);  // its end was not observed
-        pending[place->first] = {record, place->second.out};
+        pending[place->first] = {record, place->second.out, place->second.add};
     }
     under_way = pending.size();
+}
+
+// The program learns that a request has ended, and keeps it: its result must be there.
+inline void add_now(MPI_Request request) {
+    const std::lock_guard<std::mutex> held(lock);
+    const auto place = pending.find(number_of(request));
+    if (place != pending.end() && place->second.add) std::exchange(place->second.add, {})();
 }
 
 // A replay has chosen the source of the receive from any source with this request.
@@ -146,7 +160,7 @@ inline void drop(MPI_Request request) {
     const std::lock_guard<std::mutex> held(lock);
     const std::uint64_t handle = number_of(request);
     if (const auto place = pending.find(handle); place != pending.end()) {
-        auto &[record, out, chosen] = place->second;
+        auto &[record, out, add, chosen] = place->second;
         record.peer = receives(Kind(record.kind)) ? -1 : record.peer;
         commit(record);
         if (!(record.flags & PERSISTENT)) release(out);

@@ -8,6 +8,11 @@
 
 #include "data.hpp"
 
+// Open MPI 5 states MPI 3.1, but has the functions of MPI 4, except for large counts.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define OF_MPI_4 1
+#endif
+
 namespace fpna {
 
 // Numbered as in rawlog.KINDS.

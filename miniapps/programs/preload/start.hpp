@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "completions.hpp"
+#include "later.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
 #include "world.hpp"
