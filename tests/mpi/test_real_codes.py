@@ -150,7 +150,9 @@ def test_results_stay_and_what_is_said_is_true(name, tmp_path):
         "lammps",
         "openfoam",
     ):  # an array over k, a centre of mass, a volume: from two and from four parts
-        assert row["cause"] == "contributions or order" and row["rounding"] != "not rounding", row
+        # In ABINIT's array the difference is below a unit in the last place, so that the grouping alone may make it.
+        causes = ("contributions or order", *(["collective"] if name == "abinit" else []))
+        assert row["cause"] in causes and row["rounding"] != "not rounding", row
     if name == "openfoam":  # solvers iterate more often on four ranks: compared up to there
         assert told["a"] != told["c"] and row["compared"] > 10, row
     if (

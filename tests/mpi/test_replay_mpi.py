@@ -15,7 +15,7 @@ REPLAYED = ("waitany", "waitsome", "testany", "testsome", "test", "iprobe", "pro
             "persistent", "any", "inter")  # fmt: skip
 FAST = ("waitsome", "test", "improbe", "inter")  # the others with `make test-all`
 ENDS = "the replay ends at"
-TIMES = 20
+TIMES = 5
 
 
 def seen(ranks, library, out, program, *options, delays, **env):
