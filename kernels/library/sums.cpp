@@ -1,5 +1,4 @@
 // Sums, dot products and norms of the elements of all ranks (fpna.h).
-#include <chrono>
 #include <limits>
 
 #include "call.hpp"

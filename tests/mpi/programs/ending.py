@@ -3,25 +3,16 @@
 import os
 import signal
 import sys
-import tempfile
 
 import torch
 import torch.distributed as dist
+import torch_group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import fpna
 
-if "WORLD_SIZE" in os.environ:
-    dist.init_process_group("gloo")
-else:
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{comm.bcast(folder)}/store", comm.size)
-        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
-        comm.Barrier()
+torch_group.enter()
 
 way, now = sys.argv[1], False
 

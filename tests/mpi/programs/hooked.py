@@ -6,12 +6,11 @@ Ranks are those of MPI under mpirun, else those that a launcher of torch gives i
 
 import hashlib
 import json
-import os
 import sys
-import tempfile
 
 import torch
 import torch.distributed as dist
+import torch_group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,16 +25,7 @@ CHOICES = [
     {"ordering": "library"}, {"ordering": "arrival"}, {"ordering": "ring", "accumulate": "exact", "wire": "packed"},
 ]  # fmt: skip
 
-if "WORLD_SIZE" in os.environ:
-    dist.init_process_group("gloo")
-else:
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{comm.bcast(folder)}/store", comm.size)
-        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
-        comm.Barrier()
+torch_group.enter()
 
 
 def trained(choice):
