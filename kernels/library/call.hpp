@@ -3,21 +3,19 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fpna.h"
+#include "agreement.hpp"
 
 namespace fpna {
 
 using std::ptrdiff_t;
 using std::size_t;
 
-enum class Of { SUM, DOT, NORM };
-
 // The arguments of a call. `width`: real numbers of an element. `refused`: what is wrong with them on this rank, if that is
 // known already; all ranks then refuse the call.
 template <typename Real>
 struct Arguments {
     const char *who;
-    Of of;
+    Of of;  // SUM, DOT or NORM
     int guarantee, width;
     fpna_comm comm;
     size_t n, fields;

@@ -14,11 +14,17 @@ namespace {
 #ifdef FPNA_SERIAL
 fpna_comm comm_of(int handle) { return handle; }
 #else
+#ifdef MPI_ABI
+MPI_Comm of_fortran(int handle) { return MPI_Comm_fromint(handle); }
+#else
+MPI_Comm of_fortran(int handle) { return MPI_Comm_f2c(MPI_Fint(handle)); }
+#endif
+
 fpna_comm comm_of(int handle) {
     int initialized = 0, finalized = 0;
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
-    return initialized && !finalized ? MPI_Comm_f2c(MPI_Fint(handle)) : MPI_COMM_NULL;
+    return initialized && !finalized ? of_fortran(handle) : MPI_COMM_NULL;
 }
 #endif
 

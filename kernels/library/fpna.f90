@@ -38,7 +38,8 @@
 !     report      type(fpna_report), filled on all ranks: pass it on all or on none
 !     ierr        0 or a code of fpna.h. Without it, an error stops the program with the sentence
 !
-! Calls are collective over `comm`, but for those of accumulators besides _allreduce.
+! Calls are collective over `comm`, but for those of accumulators besides _allreduce. In the first 100 calls on a communicator,
+! and with FPNA_CHECK=1 in the environment of all ranks in all calls, ranks compare what they pass: see fpna.h.
 module fpna
   use, intrinsic :: iso_c_binding
   implicit none

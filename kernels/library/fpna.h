@@ -13,9 +13,15 @@
  *
  * They are the bits of `kernels.sums` in Python: of "block-tree", "binned" and "exact".
  *
- * Calls are collective over `comm`, and all ranks pass the same `guarantee` and `fields`; all get the same total. Every
+ * Calls are collective over `comm`, and all ranks pass the same type, `guarantee` and `fields`; all get the same total. Every
  * call returns 0, or a code below; then `fpna_error()` is a sentence on every rank. They round to nearest, keep
  * subnormals and trap nothing, whatever the thread has set, and leave its floating-point flags as they were.
+ *
+ * In the first 100 blocking calls on a communicator all ranks compare what they pass, in one more message: if they differ, or
+ * if one makes another call of this library, all refuse. With FPNA_CHECK=1 in the environment of all ranks every blocking
+ * call compares. Otherwise later calls refuse where the messages of the ranks have one length; else ranks may wait for each
+ * other, or MPI ends the program.
+ *
  * A NaN, or infinities of both signs, give a NaN, infinities of one sign that infinity, zeros of any signs +0.0.
  *
  * Compiled with FPNA_SERIAL there is no MPI: a communicator is then any number.
@@ -67,7 +73,7 @@ typedef struct fpna_options {
     const unsigned char *mask;  /* n bytes: elements with 0 are left out */
     const int64_t *numbers;     /* n global numbers of the elements, for the report */
     int threads;                /* of OpenMP; 0: as many as OpenMP would take. No effect on bits */
-    int check;                  /* 1: compare `guarantee` and `fields` of all ranks first, for one more message */
+    int check;                  /* 1, on all ranks: compare what they pass, also after the first 100 calls */
     fpna_report *report;        /* to be filled: on all ranks or on none */
 } fpna_options;
 

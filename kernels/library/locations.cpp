@@ -23,6 +23,7 @@ template <typename Real>
 void find(bool largest, fpna_comm comm, size_t n, const Real *x, ptrdiff_t stride, const std::int64_t *numbers,
           Real *value, std::int64_t *number, std::string own) {
     require_communicator(comm);
+    agree({largest ? Of::MAXLOC : Of::MINLOC, letter_of<Real>(1)}, "", comm);
     if (n && (!x || !numbers)) own = std::string(x ? "numbers" : "x") + " is NULL, and n is " + std::to_string(n);
     if (!value || !number) own = std::string(value ? "number" : "value") + " is NULL";
     std::int64_t best = NOWHERE, at = NOWHERE;

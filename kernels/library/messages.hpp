@@ -1,6 +1,8 @@
 // What the library needs of MPI, and what it is without MPI: one rank. A call that fails throws MpiError.
 #pragma once
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>

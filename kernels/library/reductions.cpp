@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "agreement.hpp"
 #include "errors.hpp"
 #include "reductions.hpp"
 
@@ -13,9 +14,11 @@ namespace {
 struct Vector {
     MPI_Datatype basic = MPI_DATATYPE_NULL;
     int each = 1, length = 0;
+
+    char letter() const { return basic == MPI_DOUBLE ? (each == 1 ? 'd' : 'z') : each == 1 ? 's' : 'c'; }
 };
 
-Vector vector_of(int guarantee, MPI_Aint count, MPI_Datatype type, MPI_Comm comm) {
+Vector vector_of(int guarantee, MPI_Aint count, MPI_Datatype type) {
     static const struct {
         MPI_Datatype type, basic;
         int each;
@@ -28,7 +31,6 @@ Vector vector_of(int guarantee, MPI_Aint count, MPI_Datatype type, MPI_Comm comm
                       "the rows themselves to fpna_sum_d, with `fields` for the length of a row");
     if (guarantee != FPNA_RUN && guarantee != FPNA_EXACT)
         throw Refused("guarantee " + std::to_string(guarantee) + " is not FPNA_RUN or FPNA_EXACT");
-    require_communicator(comm);
     for (const auto &known : types) {
         if (known.type != type) continue;
         if (count < 0 || count * known.each > MOST)
@@ -48,14 +50,49 @@ void reduce(Reducing kind, int guarantee, const void *send, void *recv, const Ve
     require(reduction.run(), "a collective call of MPI");
 }
 
+Of of(Reducing kind) {
+    return kind == Reducing::ALLREDUCE ? Of::ALLREDUCE : kind == Reducing::REDUCE ? Of::REDUCE : Of::REDUCE_SCATTER;
+}
+
+// A number of 31 bits for counts, by FNV-1a.
+std::int64_t hash_of(const std::vector<int> &counts) {
+    std::uint32_t hash = 2166136261u;
+    for (int count : counts) hash = (hash ^ std::uint32_t(count)) * 16777619u;
+    return hash >> 1;
+}
+
+// Agrees with all ranks on a call that reduces `v`, or throws.
+void agree_on(Reducing kind, int guarantee, const void *send, const void *recv, MPI_Aint count, const Vector &v,
+              std::string wrong, MPI_Comm comm, int root, const std::vector<int> &counts) {
+    const bool gets = kind != Reducing::REDUCE || rank_of(comm) == root;
+    if (wrong.empty() && v.length && (!send || (gets && !recv))) wrong = std::string(send ? "recv" : "send") + " is NULL";
+    if (root < 0 || root >= size_of(comm)) wrong = "root is " + std::to_string(root) + ", and the ranks are from 0 to " +
+                                                   std::to_string(size_of(comm) - 1);
+    for (int each : counts)
+        if (each < 0) wrong = "a count is " + std::to_string(each);
+    const bool scatters = kind == Reducing::REDUCE_SCATTER;
+    if (scatters && counts.empty()) wrong = "counts is NULL";
+    agree({of(kind), v.letter(), guarantee, "elements", count, scatters ? "is the hash of the counts" : "is the root",
+           scatters ? hash_of(counts) : root},
+          wrong, comm);
+}
+
 // `counts`: elements of each rank, of a reduce-scatter.
 int carry_out(const char *who, Reducing kind, int guarantee, const void *send, void *recv, MPI_Aint count,
               MPI_Datatype type, MPI_Comm comm, int root = 0, const std::vector<int> &counts = {}) {
     return outcome(who, [&] {
-        const Vector v = vector_of(guarantee, count, type, comm);
+        require_communicator(comm);
+        Vector v;
+        std::string wrong;
+        try {
+            v = vector_of(guarantee, count, type);
+        } catch (const Refused &refused) {
+            wrong = refused.what();
+        }
+        const void *from = send == MPI_IN_PLACE ? recv : send;
+        agree_on(kind, guarantee, from, recv, count, v, wrong, comm, root, counts);
         std::vector<int> shares;
         for (int each : counts) shares.push_back(each * v.each);
-        const void *from = send == MPI_IN_PLACE ? recv : send;
         if (v.basic == MPI_DOUBLE)
             reduce<double>(kind, guarantee, from, recv, v, comm, root, std::move(shares));
         else
@@ -114,7 +151,8 @@ int prepared(const char *who, int guarantee, const void *send, void *recv, int c
     return outcome(who, [&] {
         if (!request) throw Refused("request is NULL");
         *request = nullptr;
-        const Vector v = vector_of(guarantee, count, type, comm);
+        require_communicator(comm);
+        const Vector v = vector_of(guarantee, count, type);
         auto made = std::make_unique<fpna_request_s>();
         made->addition = addition_of(guarantee);
         made->vector = v;
@@ -164,14 +202,12 @@ int fpna_reduce(int guarantee, const void *send, void *recv, int count, MPI_Data
 }
 
 int fpna_reduce_scatter(int guarantee, const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Comm comm) {
-    int ranks = 0;
+    std::vector<int> each;
     const int code = fpna::outcome("fpna_reduce_scatter", [&] {
         fpna::require_communicator(comm);
-        if (!counts) throw fpna::Refused("counts is NULL");
-        ranks = fpna::size_of(comm);
+        if (counts) each.assign(counts, counts + fpna::size_of(comm));
     });
     if (code != FPNA_OK) return code;
-    const std::vector<int> each(counts, counts + ranks);
     MPI_Aint all = 0;
     for (int count : each) all += count;
     return fpna::carry_out("fpna_reduce_scatter", fpna::Reducing::REDUCE_SCATTER, guarantee, send, recv, all, type, comm, 0,

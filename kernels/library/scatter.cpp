@@ -132,6 +132,7 @@ template <typename Real>
 void add(fpna_comm comm, size_t n, const std::int64_t *cell, std::int64_t first, const Real *x, size_t cells, Real *total,
          int threads, std::string own) {
     require_communicator(comm);
+    agree({Of::SCATTER_ADD, letter_of<Real>(1)}, "", comm);
     if (n && (!cell || !x)) own = std::string(cell ? "x" : "cell") + " is NULL, and n is " + std::to_string(n);
     if (cells && !total) own = "total is NULL";
     if (threads < 0) own = "threads is " + std::to_string(threads) + ": 0 is as many as OpenMP takes";

@@ -9,26 +9,20 @@
 namespace fpna {
 namespace {
 
-// What all ranks have to be right about before there can be a message.
 template <typename Real>
-void require_message(const Arguments<Real> &a) {
-    require_communicator(a.comm);
-    std::string wrong;
+Passed passed(const Arguments<Real> &a) {
+    const bool report = a.options.report;
+    return {a.of, letter_of<Real>(a.width), a.guarantee, "fields", std::int64_t(a.fields), "reports", report};
+}
+
+// What is wrong so that there can be no message with sums; empty if nothing is.
+template <typename Real>
+std::string no_message(const Arguments<Real> &a) {
     if (a.guarantee < FPNA_RUN || a.guarantee > FPNA_EXACT)
-        wrong = "guarantee " + std::to_string(a.guarantee) + " is not FPNA_RUN, FPNA_LAYOUT or FPNA_EXACT";
+        return "guarantee " + std::to_string(a.guarantee) + " is not FPNA_RUN, FPNA_LAYOUT or FPNA_EXACT";
     const size_t most = size_t(std::numeric_limits<int>::max()) / Exact::WORDS / 4;
-    if (a.fields > most)
-        wrong = std::to_string(a.fields) + " fields: one call adds at most " + std::to_string(most);
-    if (a.options.check) {
-        std::int64_t seen[] = {a.guarantee, -a.guarantee, std::int64_t(a.fields), -std::int64_t(a.fields), !wrong.empty()};
-        join(seen, 5, Join::MAX, a.comm);
-        if (seen[0] != -seen[1])
-            throw Refused("ranks pass different guarantees, from " + std::to_string(-seen[1]) + " to " + std::to_string(seen[0]));
-        if (seen[2] != -seen[3])
-            throw Refused("ranks pass from " + std::to_string(-seen[3]) + " to " + std::to_string(seen[2]) + " fields");
-        if (wrong.empty() && seen[4]) wrong = "another rank was refused: its fpna_error() says why";
-    }
-    if (!wrong.empty()) throw Refused(wrong);
+    if (a.fields > most) return std::to_string(a.fields) + " fields: one call adds at most " + std::to_string(most);
+    return "";
 }
 
 // What is wrong on this rank alone; empty if nothing is.
@@ -132,11 +126,13 @@ template <typename Real>
 int carry_out(const Arguments<Real> &a) {
     return outcome(a.who, [&] {
         const Clock clock;
-        require_message(a);
+        require_communicator(a.comm);
+        agree(passed(a), no_message(a), a.comm, a.options.check);
         const std::string own = trouble(a);
         Operands<Real> in = operands_of(a);
         if (!own.empty()) in.n = 0;
-        Totals<Real> totals = totals_of(a.guarantee, in, a.options.threads, {!own.empty(), std::int64_t(in.n)}, a.comm);
+        const Beside beside = {!own.empty(), std::int64_t(in.n), passed(a).call()};
+        Totals<Real> totals = totals_of(a.guarantee, in, a.options.threads, beside, a.comm);
         require_taken(own, totals.beside.refused, a.comm);
         if (a.options.report)
             fill(*a.options.report, in, totals.values, a.guarantee, a.of == Of::NORM ? 1 : a.width, a.options, a.comm, clock);

@@ -135,6 +135,11 @@ program fortran_calls
   call refused('y has the shape (5, 5), expected (6, 5)')
   call fpna_sum_fields(x(:, merge(2, 1, rank == ranks - 1):), by_column, MPI_COMM_WORLD, ierr=ierr)
   call refused('x has 4 fields, and totals has 5 elements')
+  call fpna_sum_fields(x(:, :merge(4, 5, rank == ranks - 1)), by_column(:merge(4, 5, rank == ranks - 1)), &
+                       MPI_COMM_WORLD, ierr=ierr)
+  if (ranks > 1) call told('ranks differ: 4 fields on rank ' // achar(48 + ranks - 1) // ', 5 fields on rank 0')
+  none = fpna_sum(x, MPI_COMM_WORLD, guarantee=merge(FPNA_RUN, FPNA_EXACT, rank == 0), ierr=ierr)
+  if (ranks > 1) call told('ranks differ: FPNA_RUN on rank 0, FPNA_EXACT on rank 1')
   none = fpna_sum(x, MPI_COMM_WORLD, guarantee=4, ierr=ierr)
   if (ierr /= FPNA_ARGUMENT) print *, 'a guarantee that there is not was taken'
   if (rank == 0) print '(i0, a)', checks, ' checks'
@@ -163,7 +168,12 @@ contains
     character(8) :: number
     checks = checks + 1
     write (number, '(i0)') ranks - 1
+    call told('rank ' // trim(number) // ': ' // why)
+  end subroutine
+
+  subroutine told(why)
+    character(*), intent(in) :: why
     if (ierr /= FPNA_ARGUMENT) print *, 'taken: ', why
-    if (index(fpna_error(), 'rank ' // trim(number) // ': ' // why) == 0) print *, fpna_error(), ' expected ', why
+    if (index(fpna_error(), why) == 0) print *, fpna_error(), ' expected ', why
   end subroutine
 end program

@@ -224,26 +224,131 @@ def a_refusal_on_one_rank_is_a_sentence_on_all():
         yield f"weights of a norm: {code}, {sentence()!r}"
 
 
+FIRST = 100  # calls of a communicator that compare what ranks pass
+
+
+def reduction(name, comm, *words, guarantee=EXACT, type=MPI.DOUBLE, into=None):
+    """The code of a call for vectors of up to 8 zeros; `words`: what follows the buffers but for the type."""
+    send, recv = np.zeros(64), np.zeros(64) if into is None else into
+    first, *rest = [pointer(word) if isinstance(word, np.ndarray) else word for word in words]
+    arguments = [pointer(send), pointer(recv), first, HANDLE(MPI._handleof(type)), *rest, HANDLE(comm.handle)]
+    return getattr(LIBRARY, f"fpna_{name}")(guarantee, *arguments)
+
+
+def unlike(comm):
+    """Calls in which the last rank passes something else than the others: (what all say, its code on this rank)."""
+    x, last, single = np.ones(8), RANK == SIZE - 1, np.ones(8, np.float32)
+    given = ctypes.pointer(Report())
+    counts, ints = np.full(SIZE, 2, np.int32), ctypes.c_int * SIZE
+    counts[0] += last
+    counts[-1] -= last
+    summed = ints(*counts)
+    one, two = "on rank 0", f"on rank {SIZE - 1}"
+    yield f"FPNA_RUN {one}, FPNA_EXACT {two}", call("sum", EXACT if last else RUN, x, comm=comm)[0]
+    yield f"FPNA_LAYOUT {two}, FPNA_EXACT {one}", call("sum", LAYOUT if last else EXACT, x, comm=comm)[0]
+    fields = {"n": 2, "fields": 2 if last else 1}
+    yield f"1 fields {one}, 2 fields {two}", call("sum", LAYOUT, x, comm=comm, **fields)[0]
+    of = "dot" if last else "sum"
+    yield f"fpna_sum of double {one}, fpna_dot of double {two}", call(of, EXACT, x, x, comm=comm)[0]
+    which = single if last else x
+    yield f"fpna_norm2 of float {two}, fpna_norm2 of double {one}", call("norm2", RUN, which, comm=comm)[0]
+    reports = {"report": given} if last else {}
+    yield f"0 reports {one}, 1 reports {two}", call("sum", EXACT, x, comm=comm, **reports)[0]
+    place = np.arange(8), np.zeros(1), np.zeros(1, np.int64)
+    if last:
+        code = call("sum", EXACT, x, comm=comm)[0]
+    else:
+        code = LIBRARY.fpna_minloc_d(
+            HANDLE(comm.handle), ctypes.c_size_t(8), pointer(x), ctypes.c_ssize_t(1), *map(pointer, place)
+        )
+    yield f"fpna_sum of double {two}, fpna_minloc of double {one}", code
+    yield f"2 elements {two}, 3 elements {one}", reduction("allreduce", comm, 2 if last else 3)
+    yield (
+        f"0 is the root {one}, {SIZE - 1} is the root {two}",
+        reduction("reduce", comm, 3, SIZE - 1 if last else 0),
+    )
+    code = LIBRARY.fpna_reduce_scatter(
+        EXACT, pointer(np.zeros(2 * SIZE)), pointer(np.zeros(3)), summed, HANDLE(MPI._handleof(MPI.DOUBLE)),
+        HANDLE(comm.handle),
+    )  # fmt: skip
+    yield "is the hash of the counts on rank 0", code
+    words = np.zeros((3, 70), np.int64)
+    code = LIBRARY.fpna_acc_allreduce(pointer(words), ctypes.c_size_t(3 if last else 2), HANDLE(comm.handle))
+    yield f"2 accumulators {one}, 3 accumulators {two}", code
+
+
 @section
-def what_ranks_pass_alike_is_compared_on_demand():
-    x = np.ones(5)
-    calls = {
-        "guarantees": lambda: call("sum", EXACT if RANK else RUN, x, check=1),
-        "fields": lambda: call("sum", EXACT, x, n=2, fields=2 if RANK else 1, check=1),
-    }
-    for what, make in calls.items():
-        code, _ = make()
+def ranks_that_pass_different_things_are_told():
+    comm = COMM.Dup()
+    for wanted, code in unlike(comm):
+        told = sentence()
         if SIZE == 1 and code:
-            yield f"{what}: {sentence()!r}"
-        if SIZE > 1 and (code != REFUSED or what not in sentence()):
-            yield f"{what}: {code}, {sentence()!r}"
+            yield f"{wanted}: {told!r}"
+        if SIZE > 1 and (code != REFUSED or "ranks differ: " not in told or wanted not in told):
+            yield f"{wanted}: {code}, {told!r}"
+    comm.Free()
+
+
+@section
+def what_all_ranks_pass_is_compared_later_on_demand():
+    comm, x = COMM.Dup(), np.ones(5)
+    for _ in range(FIRST):
+        call("sum", RUN, x, comm=comm)
+    code, total = call("sum", EXACT if RANK else RUN, x, comm=comm, check=1)
+    if code != (REFUSED if SIZE > 1 else 0):
+        yield f"guarantees: {code}, {sentence()!r}"
+    for guarantee in (RUN, LAYOUT, EXACT):  # messages of one length
+        code, total = call("dot" if RANK else "sum", guarantee, x, x, comm=comm)
+        if SIZE > 1 and (code != REFUSED or total[0] != 7 or "ranks make different calls" not in sentence()):
+            yield f"a sum and a dot product, guarantee {guarantee}: {code}, {total}, {sentence()!r}"
+        code, total = call("sum", guarantee, x, comm=comm)
+        if code or total[0] != 5 * SIZE:
+            yield f"guarantee {guarantee} after that: {code}, {total}"
+    comm.Free()
+
+
+@section
+def arguments_that_allow_no_message_are_refused():
+    x = np.ones(5)
     for guarantee in (0, 4):
-        code, _ = call("sum", guarantee, x)
+        code, _ = call("sum", guarantee if RANK == SIZE - 1 else EXACT, x, comm=(comm := COMM.Dup()))
         if code != REFUSED or f"guarantee {guarantee} is not" not in sentence():
             yield f"guarantee {guarantee}: {code}, {sentence()!r}"
+        comm.Free()
+    comm = COMM.Dup()
+    wrong = {
+        f"root is {SIZE}": lambda: reduction("reduce", comm, 3, SIZE if RANK == 0 else 0),
+        "-1 elements": lambda: reduction("allreduce", comm, -1 if RANK == 0 else 3),
+        "the type is not": lambda: reduction("allreduce", comm, 3, type=MPI.INT if RANK == 0 else MPI.DOUBLE),
+        "pass the rows": lambda: reduction("allreduce", comm, 3, guarantee=LAYOUT if RANK == 0 else EXACT),
+        "a count is -1": lambda: reduction_by_counts(comm, [-1 if RANK == 0 else 2] * SIZE),
+        "counts is NULL": lambda: reduction_by_counts(comm, None if RANK == 0 else [2] * SIZE),
+    }
+    for said, make in wrong.items():
+        code = make()
+        if code != REFUSED or said not in sentence():
+            yield f"{said}: {code}, {sentence()!r}"
+    comm.Free()
     code, _ = call("sum", EXACT, x, comm=MPI.COMM_NULL)
     if code != REFUSED or "MPI_COMM_NULL" not in sentence():
         yield f"no communicator: {code}, {sentence()!r}"
+    if SIZE > 1:
+        half = COMM.Split(RANK % 2)
+        between = half.Create_intercomm(0, COMM, 1 - RANK % 2)
+        code, _ = call("sum", EXACT, x, comm=between)
+        if code != REFUSED or "between two groups" not in sentence():
+            yield f"an intercommunicator: {code}, {sentence()!r}"
+        between.Free()
+        half.Free()
+
+
+def reduction_by_counts(comm, counts):
+    """The code of a reduce-scatter."""
+    given = None if counts is None else (ctypes.c_int * SIZE)(*counts)
+    return LIBRARY.fpna_reduce_scatter(
+        EXACT, pointer(np.zeros(3 * SIZE)), pointer(np.zeros(3)), given, HANDLE(MPI._handleof(MPI.DOUBLE)),
+        HANDLE(comm.handle),
+    )  # fmt: skip
 
 
 @section
