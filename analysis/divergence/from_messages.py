@@ -142,12 +142,15 @@ def of_total(scene: Scene, name: str) -> Cause:
         why.append("the recorded order is the same")
     if given.equal and judgement.verdict == NOT_ROUNDING:  # a wrong sum, or memory that changed under it
         return replace(found, why=tuple(why))
+    no_order = "" if given.nan else rounding.order_cannot(how, *pair)
     if a != b and not given.equal:
-        return _over_other_ranks(found, why, how, judgement, rounding.order_cannot(how, *pair))
+        return _over_other_ranks(found, why, how, judgement, no_order)
     if order == (False, True):
         return replace(found, why=tuple(why))
-    if ordering == LIBRARY:
-        why.append("the MPI library chooses its order, by length, ranks and network")
+    if ordering == LIBRARY and not no_order:
+        compares = how.operation in (*rounding.EXTREMES, *rounding.PAIRED)
+        order_of = "the order of its comparisons" if compares else "its order"
+        why.append(f"the MPI library chooses {order_of}, by length, ranks and network")
     if ordering in (LIBRARY, OF_RANKS):
         return replace(found, why=tuple(why))
     reason = "the order of addition inside it was not recorded (--allreduce arrival records it)"

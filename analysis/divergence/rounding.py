@@ -36,6 +36,13 @@ LEFT_OVER = 2.0**-20  # times the largest recorded number: smaller numbers may b
 KEPT = 4  # numbers that sizes keep one by one
 ADDED_UP = ("sum", "prod")
 EXTREMES = ("max", "min")
+PAIRED = ("minloc", "maxloc")  # of a value and its index; the smallest index decides between equal values
+# MPI's types of a value and an index, by the type of the value; their sizes are those of the values.
+PAIRS = {
+    "MPI_DOUBLE_INT": "float64", "MPI_2DOUBLE_PRECISION": "float64", "MPI_FLOAT_INT": "float32",
+    "MPI_2REAL": "float32", "MPI_LONG_DOUBLE_INT": "longdouble", "MPI_LONG_INT": "", "MPI_SHORT_INT": "",
+    "MPI_2INT": "", "MPI_2INTEGER": "",
+}  # fmt: skip
 UNKNOWN = ("", "of the program")  # operations with unknown properties
 
 
@@ -49,6 +56,11 @@ class Size:
     largest: float
     p: tuple[float, float, float, float]
     sample: int = 1  # above 1: of one block of 64 numbers among so many
+
+    @property
+    def nan(self) -> bool:
+        """True if one of its numbers is NaN."""
+        return self.count > 0 and math.isnan(self.l1)
 
     @property
     def finite(self) -> bool:
@@ -104,6 +116,11 @@ class Given:
         return all(self.sides) and all(size.finite for side in self.sides for size in side)
 
     @property
+    def nan(self) -> bool:
+        """True if a contribution of either run has a NaN."""
+        return any(size.nan for side in self.sides for size in side)
+
+    @property
     def most(self) -> int:
         """The larger number of contributions of both runs."""
         return max(map(len, self.sides))
@@ -115,12 +132,10 @@ def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: fl
     `largest` is the largest floating-point number that either run recorded."""
     if given.equal:
         return _of_equal(a, b, how, given)
-    order = order_cannot(how, a, b)
+    order = "" if given.nan else order_cannot(how, a, b)
     prefix = f"no order changes the {how.words}{order}, so what the ranks gave differs: " if order else ""
     if how.dtype not in UNITS and how.dtype:
-        return Judgement(
-            OPEN, None, f"{prefix}whole numbers are not rounded, but may count or choose by rounded ones"
-        )
+        return Judgement(OPEN, None, f"{prefix}{_whole(how.dtype)}")
     if how.operation in UNKNOWN and how.operation:
         return Judgement(OPEN, None, "the operation is the program's own, of which nothing is known")
     if how.operation not in ADDED_UP or not given.known:
@@ -157,8 +172,10 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
         return Judgement(
             OPEN, amplification, f"the contributions are equal, and the {how.words} may depend on their order"
         )
+    if how.operation in PAIRED and PAIRS.get(how.dtype):
+        return _of_equal_pairs(a, b, how, given)
     if how.operation in EXTREMES and how.dtype in UNITS:
-        if a is None or b is None or not (a.finite and b.finite):
+        if a is None or b is None or given.nan or not (a.finite and b.finite):
             return Judgement(OPEN, None, f"a NaN among the numbers makes the {how.words} depend on the order")
         if amplification == 0:
             return Judgement(
@@ -184,10 +201,41 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
     return Judgement(NOT_ROUNDING, amplification, f"{words} lie at most {bound:g} apart")
 
 
+def _of_equal_pairs(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgement:
+    """The judgement of a MINLOC or MAXLOC of floating-point values whose contributions have equal bits."""
+    if a is None or b is None or not all(given.sides):
+        return Judgement(
+            OPEN,
+            None,
+            f"the values were not measured, and with a NaN the {how.words} is decided by the library",
+        )
+    if given.nan or a.nan or b.nan:
+        return Judgement(
+            OPEN, None,
+            f"there is a NaN among the values: MPI does not say which pair the {how.words} then takes; the library's "
+            "rule decides, by the pair that it meets first",
+        )  # fmt: skip
+    zeros = [x == y == 0 for x, y in zip(a.p[: a.count], b.p, strict=False)]
+    if a.count > KEPT or any(zeros):
+        few = "there is a zero among them" if a.count <= KEPT else "there may be zeros among them"
+        return Judgement(
+            OPEN, None,
+            f"{few}: zeros of both signs are equal, the smallest index decides between them, and the {how.words} may "
+            "have the sign of the other; all other pairs are the same in any order",
+        )  # fmt: skip
+    reason = order_cannot(how, a, b)
+    return Judgement(
+        NOT_ROUNDING, None, f"the contributions have equal bits, and no order changes the {how.words}{reason}"
+    )
+
+
 def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
     """The reason why no order of equal contributions changes this reduction, as the end of a clause; empty: one can."""
     if how.operation in UNKNOWN:
         return ""
+    if how.operation in PAIRED:
+        nan = (a and a.nan) or (b and b.nan)
+        return "" if nan else ", where the smallest index decides between equal values"
     if how.operation not in (*ADDED_UP, *EXTREMES):
         return ", which is rounded nowhere"
     if how.dtype and how.dtype not in UNITS:
@@ -201,6 +249,13 @@ def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
     return ""
 
 
+def _whole(dtype: str) -> str:
+    """What rounding can do to numbers of a type that is not rounded."""
+    if PAIRS.get(dtype):
+        return "an index is not rounded, but the values may be, and values that lie near one another change places"
+    return "whole numbers are not rounded, but may count or choose by rounded ones"
+
+
 def _among(
     a: Size | None, b: Size | None, scales: list[tuple[float, ...]] | None, largest: float
 ) -> Judgement:
@@ -210,7 +265,7 @@ def _among(
     if a is None or b is None:
         return Judgement(OPEN, None, "the sizes of the numbers were not recorded in both runs")
     if a.count and b.count and a.unit is None:
-        return Judgement(OPEN, None, "whole numbers are not rounded, but may count or choose by rounded ones")
+        return Judgement(OPEN, None, _whole(a.dtype))
     amplification = _amplification(a, b, scales)
     if amplification is None:
         return Judgement(

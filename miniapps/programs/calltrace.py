@@ -161,12 +161,10 @@ class LogTrace:
         self.log = log
         self.numbers: dict[str, int] = {}  # of all names so far
         self.steps = np.minimum(steps(log), LAST_STEP).astype(np.int32)
-        # Groups of calls with the same kind, form, site and communicator: `first` record, group of each record
-        # (`which`), and `counts`.
-        keys = np.empty(
-            len(log.records),
-            [(field, log.records.dtype[field]) for field in ("kind", "flags", "site", "comm")],
-        )
+        # Groups of calls with the same kind, form, site, communicator, operation and type: `first` record, group of
+        # each record (`which`), and `counts`.
+        fields = ("kind", "flags", "site", "comm", "op", "type")
+        keys = np.empty(len(log.records), [(field, log.records.dtype[field]) for field in fields])
         for field in keys.dtype.names or ():
             keys[field] = log.records[field]
         _, first, self.which, self.counts = np.unique(
@@ -177,7 +175,7 @@ class LogTrace:
             f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}{self._on(int(row['comm']))}"
             for row in self.first
         ]
-        self.unreached = unreached(log, self.which.reshape(-1), self.calls)
+        self.unreached = unreached(log, self.first, self.counts, self.calls)
 
     def _on(self, comm: int) -> str:
         """The end of the name of a call on another communicator than MPI_COMM_WORLD; else empty."""
@@ -345,20 +343,21 @@ class LogTrace:
                 continue
             dtype = self.log.types.get(int(row["type"]), "")
             ordering, accumulation, level = SUMS[self.log.guarantee if row["flags"] & REPLACED else "none"]
+            own = {
+                "operation": self.log.operations.get(int(row["op"]), ""),
+                "dtype": DTYPES.get(dtype, dtype),
+            }
             known = facts.get(call)
+            if known:  # one line may reduce by several operations and types, over several communicators
+                own = {key: word if known[key] == word else "" for key, word in own.items()}
+                count, least = count + known["calls"], min(least, known["ranks"])
             if known is None or meets(known["guarantee"], level):
                 facts[call] = {
                     "ordering": ordering, "accumulation": accumulation, "wire": "as is", "collective": collective,
-                    "region": call, "decided": "guarantee",
-                    "guarantee": level, "calls": known["calls"] if known else 0,
-                    "operation": self.log.operations.get(int(row["op"]), ""),
-                    "dtype": DTYPES.get(dtype, dtype), "shape": [max(0, int(row["count"]))],
-                    "ranks": known["ranks"] if known else least,
+                    "region": call, "decided": "guarantee", "guarantee": level,
+                    "shape": [max(0, int(row["count"]))],
                 }  # fmt: skip
-            facts[call]["calls"] += count
-            facts[call]["ranks"] = min(
-                facts[call]["ranks"], least
-            )  # one line may add over several communicators
+            facts[call] |= own | {"calls": count, "ranks": least}
         return facts
 
 

@@ -44,19 +44,13 @@ def reason(log: RawLog, row: np.void) -> str:
     return f"type {name}" if not name.startswith(REACHED) else "too many elements"
 
 
-def unreached(log: RawLog, which: np.ndarray, calls: Sequence[str]) -> Unreached:
-    """The reductions that the guarantee of this run did not reach. `which`: the index in `calls` of each record.
-
-    One line of a program may reduce by several operations and types, each with its own reason."""
-    if log.guarantee == "none" or not len(which):
-        return []
-    keys = np.stack([which, log.records["op"], log.records["type"]], axis=1)
-    _, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
+def unreached(log: RawLog, rows: np.ndarray, counts: np.ndarray, calls: Sequence[str]) -> Unreached:
+    """The reductions that the guarantee of this run did not reach. `rows`: one record of each group of `counts` calls
+    with the same place, operation and type, whose names are `calls`."""
     found: dict[tuple[str, str], int] = {}
-    for row, count in zip(first.tolist(), counts.tolist(), strict=True):
-        if why := reason(log, log.records[row]):
-            key = calls[which[row]], why
-            found[key] = found.get(key, 0) + count
+    for row, count, call in zip(rows, counts.tolist(), calls, strict=True) if log.guarantee != "none" else ():
+        if why := reason(log, row):
+            found[call, why] = found.get((call, why), 0) + count
     return [{"call": call, "why": why, "calls": count} for (call, why), count in found.items()]
 
 

@@ -123,6 +123,41 @@ def test_maxima_with_nan_or_zeros_of_both_signs_may_depend_on_the_order():
     assert judged(nan[0], nan[1], nan, nan, how).verdict == OPEN
 
 
+def paired(values, dtype="MPI_DOUBLE_INT"):
+    """The size of pairs with these values, as `fpna run` records it."""
+    own = size(np.array(values))
+    return Size(dtype, own.count, own.l1, own.largest, own.p)
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "words"),
+    [
+        ([[3.0], [4.0]], NOT_ROUNDING, "where the smallest index decides between equal values"),
+        ([[3.0], [3.0]], NOT_ROUNDING, "where the smallest index decides between equal values"),
+        ([[3.0], [np.inf]], NOT_ROUNDING, "where the smallest index decides between equal values"),
+        ([[0.0], [-0.0]], OPEN, "zeros of both signs are equal"),
+        ([[np.nan], [3.0]], OPEN, "the library's rule decides"),
+    ],
+)
+def test_pairs_of_value_and_index_depend_on_no_order_but_for_nan_and_zeros(rows, verdict, words):
+    """Also where the total itself is no NaN: the comparison with one is false either way."""
+    given = Given(*[(tuple(map(paired, rows)),) * 2], True)
+    how = Sum("minloc", "MPI_DOUBLE_INT", "none", (2, 2))
+    judgement = of_total(paired(rows[-1]), paired(rows[-1]), how, given, 1.0)
+    assert judgement.verdict == verdict and words in judgement.why, judgement
+    other = of_total(paired([3.0]), paired([4.0]), how, Given(*[(tuple(map(paired, rows)),) * 2], False), 1.0)
+    assert other.verdict == OPEN and "an index is not rounded, but the values may be" in other.why
+    whole = Sum("maxloc", "MPI_2INT", "none", (2, 2))
+    integers = Given(((paired([3], "MPI_2INT"),),) * 2, True)
+    assert of_total(*[paired([3], "MPI_2INT")] * 2, whole, integers, 1.0).verdict == NOT_ROUNDING
+
+
+def test_a_nan_among_contributions_is_seen_though_the_maximum_is_none():
+    how = Sum("max", "float64", "none", (2, 2))
+    rows = np.array([[np.nan], [1.0], [2.0]])
+    assert judged(rows[1], rows[2], rows, rows, how).verdict == OPEN
+
+
 def partial_sums(terms, ranks, chunk=8):
     """What ranks add up of their own terms, as vectorised loops do, in float64."""
     return np.array([[part.sum()] for part in np.array_split(terms, ranks)])

@@ -156,6 +156,9 @@ def test_sums_at_one_line_have_each_their_own_reason(tmp_path):
     assert sorted((of["why"], of["calls"]) for of in lacking) == [
         ("product", 2), ("type MPI_LONG_DOUBLE", 2), ("user operation", 2),
     ]  # fmt: skip
+    (trace,) = read_run(tmp_path)
+    (facts,) = trace.attributes["reductions"].values()
+    assert (facts["operation"], facts["dtype"], facts["calls"], facts["guarantee"]) == ("", "", 9, "none")
 
 
 def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):

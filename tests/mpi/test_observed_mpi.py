@@ -163,6 +163,94 @@ def test_sums_of_every_type_are_exact_or_named(library, tmp_path):
     assert [of["why"] for of in trace.attributes["unreached"]] == ["type MPI_LONG_DOUBLE"]
 
 
+# In the order of tests/mpi/preload/pairs.c: the name, and NumPy's types of value and index.
+PAIRS = (
+    ("MPI_DOUBLE_INT", "f8", "i4"), ("MPI_FLOAT_INT", "f4", "i4"), ("MPI_LONG_INT", "i8", "i4"),
+    ("MPI_2INT", "i4", "i4"), ("MPI_SHORT_INT", "i2", "i4"), ("MPI_LONG_DOUBLE_INT", "g", "i4"),
+    ("MPI_2REAL", "f4", "f4"), ("MPI_2DOUBLE_PRECISION", "f8", "f8"), ("MPI_2INTEGER", "i4", "i4"),
+)  # fmt: skip
+PAIR_CALLS = ("Allreduce", "Reduce", "Scan", "Exscan", "Iallreduce", "Allreduce_init", "Allreduce")
+
+
+def hashed_pairs(value, index, pairs):
+    """The hash of pairs without gaps, with zeros for the bytes of a long double that are no part of its number; and the
+    sum of the sizes of the values."""
+    content = b""
+    for one, at in pairs:
+        number = np.array([one], value).tobytes()
+        content += (number[:10] + bytes(6) if value == "g" else number) + np.array([at], index).tobytes()
+    return xxhash.xxh3_128_hexdigest(content), float(sum(abs(one) for one, _ in pairs))
+
+
+def pairs_of(rank, ranks, value, index, largest):
+    """(call, hash, sum of sizes) of each record of one type and operation in pairs.c."""
+    rows = [[((r * 7 + i * 5) % 3, r * 10 + i) for i in range(3)] for r in range(ranks)]
+    first = [
+        [
+            min((row[i] for row in rows[:upto]), key=lambda p: (-p[0] if largest else p[0], p[1]))
+            for i in range(3)
+        ]
+        for upto in range(1, ranks + 1)
+    ]
+    gets = {"Scan": first[rank], "Exscan": first[rank - 1] if rank else None,
+            "Reduce": first[-1] if rank == ranks - 1 else None}  # fmt: skip
+    for call in PAIR_CALLS:
+        yield f"{ADDED}MPI_{call}", *hashed_pairs(value, index, rows[rank])
+        if got := gets.get(call, first[-1] if call not in gets and rank == 0 else None):
+            yield f"total:MPI_{call}", *hashed_pairs(value, index, got)
+    if rank == 0:
+        yield f"{SENT}MPI_Bcast", *hashed_pairs(value, index, first[-1])
+    yield f"{RECEIVED}MPI_Bcast", *hashed_pairs(value, index, first[-1])
+
+
+@pytest.mark.parametrize("operation", ["minloc", "maxloc"])
+@pytest.mark.parametrize("library", BOTH)
+def test_pairs_of_value_and_index_have_the_hashes_of_both_without_their_gaps(
+    library, operation, built, tmp_path
+):
+    ranks, command = 3, [built(library, "pairs.c"), operation]
+    for gap in (0, 165):
+        observed(ranks, library, tmp_path / f"gap{gap}", command, env={"GAP": str(gap)})
+    assert main(["divergence", str(tmp_path / "gap0"), str(tmp_path / "gap165")]) == 0
+    for rank in range(ranks):
+        (trace,) = read_run(tmp_path / "gap165", ranks=[rank])
+        prints, sizes = trace.tables["fingerprints"], trace.tables["sizes"]
+        columns = (prints["name"], prints["hi"], prints["lo"], sizes["dtype"], sizes["l1"])
+        found = [
+            (trace.names[name].partition(" at ")[0], f"{hi:016x}{lo:016x}", trace.names[dtype], float(l1))
+            for name, hi, lo, dtype, l1 in zip(*columns, strict=True)
+        ]
+        types = {dtype for *_, dtype, _ in found}
+        assert types >= {name for name, *_ in PAIRS[:6]}
+        has_init = any("_init" in call for call, *_ in found)  # MPI 4
+        assert found == [
+            (call, digest, name, l1)
+            for name, value, index in PAIRS
+            for call, digest, l1 in pairs_of(rank, ranks, value, index, operation == "maxloc")
+            if name in types and (has_init or "_init" not in call)
+        ]
+        facts = trace.attributes["reductions"].values()
+        assert {(own["operation"], own["dtype"]) for own in facts} == {(operation, name) for name in types}
+
+
+def test_a_nan_lets_the_library_choose_a_pair_and_nobody_calls_it_an_order_of_additions(built, tmp_path):
+    """Two algorithms of MPICH, with one NaN among the values, take other pairs."""
+    runs = []
+    for algorithm in ("recursive_doubling", "tree"):
+        env = {
+            "MPIR_CVAR_ALLREDUCE_COMPOSITION": "2",
+            "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": algorithm,
+            "ODD": "nan",
+        }
+        observed(4, "mpich", tmp_path / algorithm, [built("mpich", "pairs.c"), "maxloc"], env=env)
+        runs.append(tmp_path / algorithm)
+    judged = cause(*compared(*runs))
+    assert judged.kind == "collective" and "MPI_Allreduce at reduce (pairs.c" in judged.name
+    assert judged.rounding.verdict == "open"
+    assert "MPI does not say which pair the maxloc of MPI_DOUBLE_INT then takes" in judged.rounding.why
+    assert "the order of its comparisons" in judged.why[-1]
+
+
 def test_what_all_ranks_hold_is_compared_over_rank_counts_and_a_bug_is_no_rounding(built, tmp_path):
     """A program that computes every point by its local index, and one that does not."""
     program = built("mpich", "local_index.c")
@@ -554,6 +642,47 @@ def test_a_program_that_is_killed_leaves_its_calls(tmp_path, capsys):
     traces = list(read_run(tmp_path / "run"))
     assert [trace.complete for trace in traces] == [False, False]
     assert {len(trace.tables["events"]["start"]) for trace in traces} <= {700, 701}
+
+
+PAIRS_IN_FORTRAN = """\
+program pairs
+  use mpi
+  implicit none
+  integer :: ierr, rank, k(2), l(2)
+  real :: x(2), y(2)
+  double precision :: a(2), b(2)
+  call MPI_Init(ierr)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+  x = [1.5, real(rank)]
+  a = [2.5d0, dble(rank)]
+  k = [7, rank]
+  call MPI_Allreduce(x, y, 1, MPI_2REAL, MPI_MINLOC, MPI_COMM_WORLD, ierr)
+  call MPI_Allreduce(a, b, 1, MPI_2DOUBLE_PRECISION, MPI_MAXLOC, MPI_COMM_WORLD, ierr)
+  call MPI_Allreduce(k, l, 1, MPI_2INTEGER, MPI_MINLOC, MPI_COMM_WORLD, ierr)
+  call MPI_Finalize(ierr)
+end program
+"""
+
+
+@pytest.mark.slow
+def test_pairs_of_fortran_are_recorded_with_their_values(tmp_path):
+    """All ranks have the same value: the smallest index wins."""
+    (tmp_path / "pairs.f90").write_text(PAIRS_IN_FORTRAN)
+    command = ["mpif90.openmpi", "-g", "-o", tmp_path / "pairs", tmp_path / "pairs.f90"]
+    subprocess.run(command, check=True, env=debian(), capture_output=True)
+    under_debian(3, tmp_path / "run", [tmp_path / "pairs"])
+    (trace,) = read_run(tmp_path / "run", ranks=[0])
+    facts = [(own["operation"], own["dtype"]) for own in trace.attributes["reductions"].values()]
+    types = [("minloc", "MPI_2REAL"), ("maxloc", "MPI_2DOUBLE_PRECISION"), ("minloc", "MPI_2INTEGER")]
+    assert sorted(facts) == sorted(types)
+    table = trace.tables["fingerprints"]
+    totals = [
+        f"{hi:016x}{lo:016x}" for name, hi, lo in zip(table["name"], table["hi"], table["lo"], strict=True)
+        if not trace.names[name].startswith(ADDED)
+    ]  # fmt: skip
+    won = [np.array([1.5, 0], np.float32), np.array([2.5, 0]), np.array([7, 0], np.int32)]
+    assert totals == [xxhash.xxh3_128_hexdigest(pair) for pair in won]
+    assert trace.tables["sizes"]["l1"].tolist() == [1.5, 1.5, 2.5, 2.5, 7, 7]
 
 
 def debian():

@@ -1,6 +1,7 @@
 // The data of a call: its MPI buffers, a 128-bit hash of their contents, and the sizes of their numbers.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -103,33 +104,90 @@ inline void put(XXH128_hash_t hash, std::uint8_t *digest) {
     std::memcpy(digest, canonical.digest, 16);
 }
 
-// Hashes several spans, one after the other, without the gaps of types.
+// Packed data of one type on its way to the hash and to the sizes: of pairs (MPI_DOUBLE_INT) the values alone are measured,
+// and the bytes of a long double that are no part of its number are hashed as zeros.
+class Content {
+  public:
+    Content(Basic basic, const Pair &pair)
+        : pair_(pair), arithmetic_(measured(basic, pair)), numbers_(measured(basic, pair)) {
+        XXH3_128bits_reset(&state());
+        const Basic of = measured(basic, pair);
+        padded_ = SIGNIFICANT < sizeof(long double) && (of == Basic::LONGDOUBLE || of == Basic::CLONGDOUBLE);
+        each_ = pair.bytes ? pair.bytes : sizeof(long double);
+    }
+
+    // Whether data of the type can be hashed as it is, and all of it are numbers.
+    static bool plain(Basic basic, const Pair &pair) {
+        return !pair.bytes && basic != Basic::LONGDOUBLE && basic != Basic::CLONGDOUBLE;
+    }
+
+    // `bytes` of whole elements.
+    void take(const void *start, std::size_t bytes) {
+        const char *data = static_cast<const char *>(start);
+        if (padded_) {
+            clean_.assign(data, data + bytes);
+            for (std::size_t at = 0; at + sizeof(long double) <= bytes; at += each_)
+                std::memset(clean_.data() + at + SIGNIFICANT, 0, sizeof(long double) - SIGNIFICANT);
+            data = clean_.data();
+        }
+        XXH3_128bits_update(&state(), data, bytes);
+        if (!pair_.bytes) return numbers_.take(data, bytes);
+        values_.clear();
+        with_numbers(pair_.value, [&](auto zero) {
+            for (std::size_t at = 0; at < bytes; at += pair_.bytes)
+                values_.insert(values_.end(), data + at, data + at + sizeof zero);
+        });
+        numbers_.take(values_.data(), values_.size());
+    }
+
+    void put(Hashed &result) {
+        fpna::put(XXH3_128bits_digest(&state()), result.digest);
+        result.sizes = numbers_.sizes();
+    }
+
+  private:
+    static constexpr std::size_t SIGNIFICANT = LDBL_MANT_DIG == 64 ? 10 : sizeof(long double);  // bytes of a long double
+
+    static Basic measured(Basic basic, const Pair &pair) { return pair.bytes ? pair.value : basic; }
+    static XXH3_state_t &state() {
+        static XXH3_state_t own;
+        return own;
+    }
+
+    Pair pair_;
+    Arithmetic arithmetic_;
+    Numbers numbers_;
+    bool padded_ = false;
+    std::size_t each_ = 0;
+    std::vector<char> clean_, values_;
+};
+
+// Hashes several spans, one after the other, without the gaps of types. Of a pair type, `basic` is NONE, with the sizes of the
+// values. The caller holds the lock.
 inline Hashed hash(const Span *spans, std::size_t n) {
     Hashed result;
     MPI_Aint size;
-    if (n == 1 && spans->start && readable(*spans) && dense(spans->type, size)) {
+    result.basic = n ? basic_of(spans->type) : Basic::NONE;
+    Pair pair = n && result.basic == Basic::NONE ? pair_of(spans->type) : Pair{};
+    if (n == 1 && spans->start && readable(*spans) && dense(spans->type, size) && Content::plain(result.basic, pair)) {
         result.bytes = size * spans->count;
         put(XXH3_128bits(spans->start, std::size_t(result.bytes)), result.digest);
-        result.basic = basic_of(spans->type);
         result.sizes = sizes_of(result.basic, spans->start, std::size_t(result.bytes));
         return result;
     }
-    static XXH3_state_t state;
     static std::vector<char> packed;
-    XXH3_128bits_reset(&state);
-    result.basic = n ? basic_of(spans->type) : Basic::NONE;
-    for (std::size_t i = 1; i < n; ++i)
+    for (std::size_t i = 1; i < n; ++i) {
         if (basic_of(spans[i].type) != result.basic) result.basic = Basic::NONE;
-    const Arithmetic ours(result.basic);
-    Numbers numbers(result.basic);
+        if (spans[i].type != spans->type) pair = {};
+    }
+    Content content(result.basic, pair);
     for (std::size_t i = 0; i < n; ++i) {
         const Span &span = spans[i];
         if (!readable(span)) continue;
         const bool flat = dense(span.type, size);
         result.bytes += size * span.count;
         if (flat) {
-            XXH3_128bits_update(&state, span.start, std::size_t(size * span.count));
-            numbers.take(span.start, std::size_t(size * span.count));
+            content.take(span.start, std::size_t(size * span.count));
             continue;
         }
         result.packed = true;
@@ -142,12 +200,10 @@ inline Hashed hash(const Span *spans, std::size_t n) {
             if (PMPI_Pack(part(span.start, at, span.type), some, span.type, packed.data(), length, &position, own_comm) !=
                 MPI_SUCCESS)
                 break;  // a type that was not committed: the library refuses the call, too
-            XXH3_128bits_update(&state, packed.data(), std::size_t(position));
-            numbers.take(packed.data(), std::size_t(position));
+            content.take(packed.data(), std::size_t(position));
         }
     }
-    put(XXH3_128bits_digest(&state), result.digest);
-    if (result.basic != Basic::NONE) result.sizes = numbers.sizes();
+    content.put(result);
     return result;
 }
 

@@ -141,6 +141,27 @@ inline Basic basic_of(MPI_Datatype type) {
     return all;
 }
 
+// A type of a value and its index, as of MPI_MINLOC: the type of the value, and the bytes of both without the gap.
+struct Pair {
+    Basic value = Basic::NONE;
+    std::size_t bytes = 0;
+};
+
+inline Pair pair_of(MPI_Datatype type) {
+    static const std::pair<MPI_Datatype, MPI_Datatype> pairs[] = {
+        {MPI_DOUBLE_INT, MPI_DOUBLE}, {MPI_FLOAT_INT, MPI_FLOAT}, {MPI_LONG_INT, MPI_LONG}, {MPI_2INT, MPI_INT},
+        {MPI_SHORT_INT, MPI_SHORT}, {MPI_LONG_DOUBLE_INT, MPI_LONG_DOUBLE}, {MPI_2REAL, MPI_REAL},
+        {MPI_2DOUBLE_PRECISION, MPI_DOUBLE_PRECISION}, {MPI_2INTEGER, MPI_INTEGER}};
+    if (type == MPI_DATATYPE_NULL) return {};
+    for (const auto &[pair, value] : pairs) {
+        if (pair != type) continue;
+        int bytes = 0;
+        PMPI_Type_size(type, &bytes);
+        return {basic_of(value), std::size_t(bytes)};
+    }
+    return {};
+}
+
 // The floating-point environment for measuring numbers of this type.
 class Arithmetic : DefaultEnvironment {
   public:
