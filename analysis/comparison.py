@@ -20,7 +20,7 @@ from analysis.page.text import number
 from analysis.runs import label
 from analysis.sentences import in_both, place, verdict_of
 from kernels import bits
-from miniapps.trace.records import SOURCE
+from miniapps.trace.records import NO_NUMBERS, SOURCE
 
 COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
             "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",
@@ -232,6 +232,10 @@ def difference(point: Point) -> str:
         one, other = ("none" if rank < 0 else f"rank {rank:.0f}" for rank in (point.a, point.b))
         number_of = f"message {point.occurrence + 1} of this step"
         return f"{who}{number_of} at {point.name.removeprefix(SOURCE)} is of {one} against {other}"
+    if point.name.startswith(NO_NUMBERS):
+        kind, _, call = point.name.partition(":")
+        which = f"on rank {point.block}, call {point.occurrence + 1} of this step at {call}"
+        return f"{which}: {kind} {point.a:.0f} against {point.b:.0f}"
     where = f"[{point.block}]" if point.block >= 0 else ""
     ulp = float(bits.ulp_distance(point.a, point.b))
     relative = float(bits.relative_difference(point.a, point.b))

@@ -9,9 +9,10 @@ import pandas as pd
 from analysis.divergence.steps import by_step
 from analysis.load.frames import Frames
 from analysis.runs import Id
-from miniapps.trace.records import ADDED, GLOBAL, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, GLOBAL, READ, RECEIVED, SENT, SOURCE, TOTAL, WRITTEN
 
-SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", GLOBAL: "got", SOURCE: "sources"}
+SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", GLOBAL: "got", WRITTEN: "given", READ: "got",
+         SOURCE: "sources"}  # fmt: skip
 OF_A_RANK = re.compile(
     r" by rank \d+ of \d+$|, \d+ \w+$"
 )  # or the length and type of an array that all ranks hold

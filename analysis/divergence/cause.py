@@ -31,6 +31,7 @@ from analysis.divergence.from_messages import (
 )
 from analysis.divergence.from_states import after_a_step
 from analysis.divergence.from_watched import of_watched
+from analysis.divergence.in_files import of_place, of_read, of_written
 from analysis.divergence.later import farthest
 from analysis.divergence.points import FINAL, Comparison
 from analysis.divergence.recorded import common_of
@@ -45,12 +46,17 @@ from miniapps.trace.records import (
     GLOBAL,
     INPUT,
     NODE,
+    OF_FILE,
+    OFFSET,
+    READ,
     RECEIVED,
     SENT,
     SOURCE,
     TOTAL,
+    VIEW_OFFSET,
     WATCHED,
     WEIGHTS,
+    WRITTEN,
 )
 
 LONG = 120  # characters of a command that is shown
@@ -82,6 +88,7 @@ def _first_shown(scene: Scene) -> Cause:
     at = scene.at
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
+        (WRITTEN, of_written), (READ, of_read), (OF_FILE, of_place), (OFFSET, of_place), (VIEW_OFFSET, of_place),
         (TOTAL, of_total), (GLOBAL, of_global), (ADDED, of_block),
         *((prefix, of_watched) for prefix in (*WATCHED, WEIGHTS)),
     ):  # fmt: skip

@@ -20,7 +20,7 @@ from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.runs import Id
 from kernels import bits
-from miniapps.trace.records import SOURCE
+from miniapps.trace.records import NO_NUMBERS, SOURCE
 
 
 class NothingInCommon(Exception):
@@ -145,7 +145,7 @@ def _nearby(
     if at is None:
         return (), None
     both = Shared(frames, "values", a, b, common)
-    numbers = both.of_names(lambda name: not name.startswith(SOURCE))
+    numbers = both.of_names(lambda name: not name.startswith(NO_NUMBERS))
     left, right = both.aligned(both.unequal & numbers & (both.left.step[both.in_left] == at.step))
     changed = differ("values", left, right)
     if not changed.any():

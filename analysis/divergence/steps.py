@@ -16,7 +16,7 @@ from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.runs import Id
 from kernels import bits
-from miniapps.trace.records import SOURCE, is_state
+from miniapps.trace.records import NO_NUMBERS, is_state
 
 GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "differing": "int64",
           "fraction": "float64", "max_relative": "float64", "max_ulp": "float64",
@@ -71,8 +71,10 @@ def _by_step_and_name(both: Shared) -> pd.DataFrame:
     if both.table == "values":
         x, y = left["value"].to_numpy(), right["value"].to_numpy()
         relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
-        known = np.array([each.startswith(SOURCE) for each in both.frames.names], bool)
-        ranks = known[left["name"].cat.codes.to_numpy()]  # rank numbers have no distance: only equal or not
+        known = np.array([each.startswith(NO_NUMBERS) for each in both.frames.names], bool)
+        ranks = known[
+            left["name"].cat.codes.to_numpy()
+        ]  # ranks and places have no distance: only equal or not
         relative, ulp = np.where(ranks, 0.0, relative), np.where(ranks, 0.0, ulp)
         frame["max_relative"] = over(none, relative, np.fmax)  # fmax ignores NaN unless both are NaN
         frame["max_ulp"] = over(none, ulp, np.fmax)

@@ -11,7 +11,7 @@ import numpy as np
 from kernels.sizes import UNITS, sampled
 from miniapps.trace import builds, layouts, read_run
 from miniapps.trace.layouts import NOWHERE, Layout
-from miniapps.trace.records import ADDED, CHAIN, PASSING, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, CHAIN, NO_NUMBERS, PASSING, SOURCE, TOTAL
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
 PROJECTIONS = ("p0", "p1", "p2", "p3")
@@ -54,7 +54,7 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
             layout = Layout(trace.attributes["size"], trace.attributes.get("options", {}), stated)
         known = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
         values, sizes = trace.tables["values"], trace.tables["sizes"]
-        source = np.array([text.startswith((SOURCE, CHAIN)) for text in texts] or [False])
+        source = np.array([text.startswith((*NO_NUMBERS, CHAIN)) for text in texts] or [False])
         for name in {text for text in texts if text.startswith(SOURCE)}:
             taken = (
                 values["value"][np.array(texts, object)[values["name"]] == name]

@@ -8,6 +8,9 @@
 | `global:CALL, COUNT TYPE` | floating-point numbers that all ranks have after a Bcast or Allgather(v), or that a root |
 | | gathers or scatters, recorded once; equal counts on other numbers of ranks mean the same numbers |
 | `source:CALL` (value) | the sender of a message received from any source, -1 for none; the block is the rank |
+| `written:CALL`, `read:CALL` | data of calls that write and read files; the block is the rank |
+| `file:CALL` (value) | the number of the file, of the attribute `files`; the block is the rank |
+| `offset:CALL` (value) | the first byte in the file, if it is known; `view offset:` if the view scatters the others |
 
 CALL is like `MPI_Allreduce at dot (cg.c:57) from solve (cg.c:80)`. A step is the number of collective calls on all
 ranks before the call, so equal steps of two runs are the same place in the program.
@@ -31,14 +34,39 @@ import numpy as np
 from kernels.guarantees import meets
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.coverage import Unreached, unreached
-from miniapps.programs.numbering import FIRST_MESSAGE, steps
-from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILDCARD, RawLog
+from miniapps.programs.numbering import COLLECTIVES, steps
+from miniapps.programs.rawlog import (
+    BASICS,
+    FAILED,
+    FIRST_WRITE,
+    INTER,
+    KINDS,
+    REPLACED,
+    SCATTERED,
+    SIZES,
+    WILDCARD,
+    RawLog,
+)
 from miniapps.system import environment
 from miniapps.trace.commits import Hasher, table_digest
 from miniapps.trace.head import problem_hash
 from miniapps.trace.reader import RankTrace, read
-from miniapps.trace.records import ADDED, ARGUMENTS, GLOBAL, RECEIVED, SENT, SOURCE, TOTAL
-from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, TABLES, TraceError, rank_file
+from miniapps.trace.records import (
+    ADDED,
+    ARGUMENTS,
+    GLOBAL,
+    NO_NUMBERS,
+    OF_FILE,
+    OFFSET,
+    READ,
+    RECEIVED,
+    SENT,
+    SOURCE,
+    TOTAL,
+    VIEW_OFFSET,
+    WRITTEN,
+)
+from miniapps.trace.schema import COLLECTIVE, EXCHANGE, FILE, SCHEMA, TABLES, TraceError, rank_file
 from miniapps.trace.storage import Columns, Storage
 from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.text import printable
@@ -201,9 +229,9 @@ class LogTrace:
         values: dict[str, list[Any]] = defaultdict(list)
         sources: list[tuple[int, str]] = []  # (record, side) of each fingerprint
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
-            if row["flags"] & WILDCARD:
-                self._add(values, after, f"{SOURCE}{call}", self.log.rank)
-                values["value"].append(float(max(-1, row["peer"])))
+            for name, value in self._places(row, call):
+                self._add(values, after, name, self.log.rank)
+                values["value"].append(float(value))
             for name, block, side in self._records(row, call):
                 self._add(fingerprints, after, name, block)
                 hi, lo = np.frombuffer(row[side].tobytes(), ">u8")
@@ -245,6 +273,15 @@ class LogTrace:
         columns["block"].append(block)
         columns["after"].append(after)
 
+    def _places(self, row: np.void, call: str) -> Iterator[tuple[str, int]]:
+        """(name, value) of the sender of a message from any source, and of the place of data in a file."""
+        if row["flags"] & WILDCARD:
+            yield f"{SOURCE}{call}", max(-1, int(row["peer"]))
+        if row["kind"] >= FIRST_WRITE and not row["flags"] & FAILED:
+            yield f"{OF_FILE}{call}", int(row["peer"])
+            if row["at"] >= 0:
+                yield f"{VIEW_OFFSET if row['flags'] & SCATTERED else OFFSET}{call}", int(row["at"])
+
     def _records(self, row: np.void, call: str) -> Iterator[tuple[str, int, str]]:
         """(name, block, side of the record) for each input or output of a call that this rank records."""
         log, kind = self.log, KINDS[row["kind"]]
@@ -259,10 +296,11 @@ class LogTrace:
             elif got and (log.rank == 0 or kind == "MPI_Reduce"):
                 yield f"{TOTAL}{call}", -1, "out"
             return
+        files = row["kind"] >= FIRST_WRITE
         if given:
-            yield f"{SENT}{call}", log.rank, "in"
+            yield f"{WRITTEN if files else SENT}{call}", log.rank, "in"
         if got:
-            yield f"{RECEIVED}{call}", log.rank, "out"
+            yield f"{READ if files else RECEIVED}{call}", log.rank, "out"
         side = HELD.get(kind, "")
         shared = got and (kind in ROOTED or log.rank == 0) if side == "out" else given
         if whole and side and shared and row[f"{side}_basic"] in FLOATS:
@@ -279,9 +317,10 @@ class LogTrace:
             "program.disturb": {"effect": "fault"},
             "recording.of_ranks": {
                 "records": [
-                    f"fingerprints:{prefix}*" for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED)
+                    f"fingerprints:{prefix}*"
+                    for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED, WRITTEN, READ)
                 ]
-                + [f"values:{SOURCE}*"],
+                + [f"values:{prefix}*" for prefix in NO_NUMBERS],
                 "of_ranks": True,
             },
         }
@@ -323,10 +362,15 @@ class LogTrace:
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,
             "regions": {
-                call: EXCHANGE if row["kind"] >= FIRST_MESSAGE else COLLECTIVE
+                call: FILE
+                if row["kind"] >= FIRST_WRITE
+                else COLLECTIVE
+                if row["kind"] in COLLECTIVES
+                else EXCHANGE
                 for row, call in zip(self.first, self.calls, strict=True)
             },
             "reductions": self._reductions(),
+            "files": {str(number): name for number, name in log.files.items()},
             "unseen": log.unseen,
             "unreached": self.unreached,
         }

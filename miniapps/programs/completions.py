@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from miniapps.programs.rawlog import FIRST_COMPLETION, KINDS, OTHER_THREAD, RawLog
+from miniapps.programs.rawlog import FIRST_COMPLETION, KINDS, LAST_COMPLETION, OTHER_THREAD, RawLog
 from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, read_bytes
 from miniapps.untrusted.text import printable
@@ -110,7 +110,9 @@ def read(run: Path, rank: int, size: int, run_id: str) -> np.ndarray:
     rows = np.frombuffer(rest, FOUND)
     if (rows["kind"] == -1).any():
         raise OfThreads
-    known = (rows["kind"] >= FIRST_COMPLETION) & (rows["kind"] < len(KINDS)) | np.isin(rows["kind"], PROBES)
+    known = (rows["kind"] >= FIRST_COMPLETION) & (rows["kind"] <= LAST_COMPLETION) | np.isin(
+        rows["kind"], PROBES
+    )
     if not known.all() or (rows["done"] < 0).any() or (rows["failed"] < 0).any():
         raise Refused(f"{shown}: it has impossible calls; record the run again")
     return rows

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from miniapps.programs.rawlog import INTER, KINDS, OTHER_THREAD, RawLog
+from miniapps.programs.rawlog import FIRST_WRITE, INTER, KINDS, OTHER_THREAD, RawLog
 
-FIRST_MESSAGE = KINDS.index("MPI_Send")  # collectives come before it
+# Calls that all ranks make together.
+COLLECTIVES = (
+    *range(KINDS.index("MPI_Send")),
+    *(kind for kind in range(FIRST_WRITE, len(KINDS)) if KINDS[kind].endswith(("_all", "_ordered"))),
+)
 
 
 def on_all_ranks(log: RawLog) -> np.ndarray:
@@ -23,7 +27,7 @@ def on_all_ranks(log: RawLog) -> np.ndarray:
 def steps(log: RawLog) -> np.ndarray:
     """The step of each call, (n,) int64."""
     rows = log.records
-    everywhere = on_all_ranks(log) & (rows["kind"] < FIRST_MESSAGE)
+    everywhere = on_all_ranks(log) & np.isin(rows["kind"], COLLECTIVES)
     other = rows["flags"] & OTHER_THREAD != 0
     apart = np.isin(rows["comm"], rows["comm"][everywhere & other])
     counted = everywhere & ~apart

@@ -24,7 +24,7 @@ from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes
 from miniapps.untrusted.text import printable, whole
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 5, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 6, 4096
 MOST_COUNTED = 240
 HEADER = np.dtype(
     [
@@ -38,8 +38,8 @@ SIZES = np.dtype([("count", "<i8"), *((column, "<f8") for column in COLUMNS)])
 RECORD = np.dtype(
     [
         ("number", "<u8"), ("begin", "<i8"), ("end", "<i8"), ("site", "<u8"), ("in", "V16"), ("out", "V16"),
-        ("count", "<i8"), ("bytes", "<i8"), ("comm", "<i4"), ("comm_size", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
-        ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"),
+        ("count", "<i8"), ("bytes", "<i8"), ("at", "<i8"), ("comm", "<i4"), ("comm_size", "<i4"), ("peer", "<i4"),
+        ("tag", "<i4"), ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"),
         ("in_basic", "<u2"), ("out_basic", "<u2"), ("check", "<u4"), ("in_sizes", SIZES), ("out_sizes", SIZES),
     ]
 )  # fmt: skip
@@ -50,19 +50,23 @@ KINDS = (
     "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv", "MPI_Probe",
     "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
     "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome", "MPI_Request_get_status",
-    "MPI_Finalize",
+    "MPI_Finalize", "MPI_File_write", "MPI_File_write_at", "MPI_File_write_shared", "MPI_File_write_all",
+    "MPI_File_write_at_all", "MPI_File_write_ordered", "MPI_File_read", "MPI_File_read_at", "MPI_File_read_shared",
+    "MPI_File_read_all", "MPI_File_read_at_all", "MPI_File_read_ordered",
 )  # fmt: skip
-FIRST_COMPLETION = KINDS.index("MPI_Test")  # calls that find requests complete, and the end
+# Calls that find requests complete, and the end; calls that write and read files.
+FIRST_COMPLETION, LAST_COMPLETION = KINDS.index("MPI_Test"), KINDS.index("MPI_Finalize")
+FIRST_WRITE, FIRST_READ = KINDS.index("MPI_File_write"), KINDS.index("MPI_File_read")
 # In the order of preload/log.hpp.
-IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD, COMPLETION = (
-    1 << i for i in range(10)
-)
+(IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD, COMPLETION,
+ SPLIT, SCATTERED) = (1 << i for i in range(12))  # fmt: skip
 # In the order of preload/numbers.hpp: the types of the numbers that have sizes.
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 MOST = 2**40  # bytes of a log: it is mapped, not read
 TEXTS = 2**25  # bytes of the file beside it, as in preload/running.hpp: a place takes some hundred
 PIECE = 2**14  # records checked at once
+LONGEST = 4096  # letters of the name of a file
 NAME = re.compile(r"raw-(\d{5,9})\.log")
 COUNT_BITS, GOLDEN = 40, 0x9E3779B97F4A7C15  # of a count, as in preload/running.hpp
 SAID = struct.Struct("<QQQqqqqQQ")  # the data whose hash is `identity`
@@ -87,6 +91,7 @@ class RawLog:
                   messages that nonblocking probes saw, in their order
     ended         0 if the program did not reach MPI_Finalize
     places        by the number `site` of records
+    files         the names by which the program opened files, by the number `peer` of records
     unseen        number of calls that were counted and not recorded, by function; `unseen_of_all`: on all ranks, which
                   rank 0 has at the end
     python_sites  places at which mpi4py added Python objects
@@ -105,6 +110,7 @@ class RawLog:
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
     communicators: dict[int, NamedCommunicator] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
     counted: list[str] = field(default_factory=list)
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
@@ -131,8 +137,11 @@ class RawLog:
 
 
 def label(kind: int, flags: int) -> str:
-    """The name of a call of this kind, in the form of the flags NONBLOCKING and PERSISTENT."""
+    """The name of a call of this kind, in the form of the flags NONBLOCKING, PERSISTENT and SPLIT."""
     name = KINDS[kind]
+    if kind >= FIRST_WRITE:
+        form = name.replace("MPI_File_", "MPI_File_i") if flags & NONBLOCKING else name
+        return f"{form}_begin" if flags & SPLIT else form
     if flags & PERSISTENT:
         return f"{name}_init"
     return f"MPI_I{name[4:].lower()}" if flags & NONBLOCKING else name
@@ -258,7 +267,8 @@ def _whole(data: np.ndarray, committed: int, hashed: int, closed: bool, where: s
 def _require_known(rows: np.ndarray, where: str) -> None:
     """Raise Refused for records with impossible values."""
     calls = rows["flags"] & COMPLETION == 0
-    if not (rows["kind"] < np.where(calls, FIRST_COMPLETION, len(KINDS))).all():
+    found = (rows["kind"] >= FIRST_COMPLETION) & (rows["kind"] <= LAST_COMPLETION)
+    if (rows["kind"] >= len(KINDS)).any() or (calls & found).any():
         raise _damaged(where, "it has a call of an unknown kind")
     for side in ("in", "out") if len(rows) else ():
         counts = rows[f"{side}_sizes"]["count"]
@@ -322,6 +332,8 @@ def _take(line: bytes, log: RawLog, where: str) -> None:
             log.types[number] = name
         case {"comm": int(number), "born": int(born)}:
             log.communicators[number] = NamedCommunicator(name, born)
+        case {"opened": int(number)}:
+            log.files[number] = name[:LONGEST]
         case {"python_sum": int(site)}:
             log.python_sites.add(site)
         case {"counted": list(names)}:

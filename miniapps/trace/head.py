@@ -136,6 +136,7 @@ class Head(msgspec.Struct):
     ledger: Ledger | UnsetType = UNSET
     chain: Short | UnsetType = UNSET
     result: dict[str, Short] | UnsetType = UNSET
+    files: dict[str, Short] | UnsetType = UNSET
     unseen: dict[str, Count] | UnsetType = UNSET
     unreached: list[Unreached] | UnsetType = UNSET
     tracer: TracerCost | UnsetType = UNSET
@@ -153,6 +154,8 @@ MEANINGS = {
     "options": "the effect of each option on promises and comparisons, see [the trace](trace.md#what-a-run-states)",
     "regions": 'the kind of each region, `{"halo": "exchange"}`',
     "reductions": "a description of every planned reduction, see [the trace](trace.md#what-a-run-states)",
+    "files": "`fpna run` only: the names by which the program opened files with `MPI_File_open`, by number, "
+    '`{"1": "out.dat"}`',
     "unseen": '`fpna run` only: calls of this rank that were counted and not recorded, `{"MPI_Accumulate": '
     "12}` ([any program](../how-to/any-program.md))",
     "unreached": "`fpna run` only: reductions that kept the library's order under a guarantee although the order "

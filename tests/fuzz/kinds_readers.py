@@ -27,7 +27,7 @@ from tests.fuzz.base import Base
 from tests.fuzz.kinds_documents import DOCUMENTS
 from tests.fuzz.kinds_records import RANKS, TEXTS
 from tests.fuzz.sandbox import Violation, fresh
-from tests.miniapps.raw_logs import rows, write_raw
+from tests.miniapps.raw_logs import mixed, write_raw
 
 DRAWS = 50  # of one case
 EXPECTED = (Refused, TraceError, UsageError, ChoiceError, OSError, ValueError)
@@ -66,13 +66,13 @@ def readers(rng: random.Random, base: Base) -> str:
 def _raw(base: Base, place: Path) -> Path:
     unseen = [3, 4] + [0] * (rawlog.MOST_COUNTED - 2)
     ended = len(list(base.runs.iterdir())) % 2 * 9
-    return write_raw(place / "raw-00001.log", rows(), ended, texts=TEXTS, rank=1, size=RANKS, unseen=unseen)
+    return write_raw(place / "raw-00001.log", mixed(), ended, texts=TEXTS, rank=1, size=RANKS, unseen=unseen)
 
 
 def _read_raw(path: Path) -> Any:
     log = rawlog.read(path)
     return (log.rank, log.size, log.began, log.ended, log.offset, log.records.tobytes(), log.places.by_number,
-            log.types, log.operations, log.communicators, log.unseen, log.unseen_of_all, log.command,
+            log.types, log.operations, log.communicators, log.files, log.unseen, log.unseen_of_all, log.command,
             log.guarantee)  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tests.fuzz.forge import NUMBERS, craft, craft_any
 from tests.fuzz.kinds_inputs import FLOW, _run
 from tests.fuzz.kinds_predict import _calibrated, _predict
 from tests.fuzz.sandbox import SECRET, Sandbox, Violation, clear, fresh
-from tests.miniapps.raw_logs import rows, text_lines, write_raw
+from tests.miniapps.raw_logs import mixed, text_lines, write_raw
 
 RANKS = 2
 TEXTS = [
@@ -37,7 +37,7 @@ TEXTS = [
     {"library": "MPICH Version: 9"}, {"counted": ["MPI_Put", "MPI_Get"]},
     {"site": 77, "functions": [["/nowhere/app", 66], ["/nowhere/app", 80]], "lines": [["x.py", "f", 3]]},
     {"op": 0, "name": "sum"}, {"type": 0, "name": "MPI_DOUBLE"}, {"comm": 0, "name": "", "born": 0},
-    {"file": "/nowhere/app", "bytes": 3, "modified": 4}, {"python_sum": 77},
+    {"file": "/nowhere/app", "bytes": 3, "modified": 4}, {"python_sum": 77}, {"opened": 1, "name": "out.dat"},
 ]  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def _rows(path: Path) -> list[bytes]:
 
 def _forged(rng: random.Random, out: Path, box: Sandbox) -> str:
     """A log whose hashes fit, of what no program did."""
-    rank, records, texts = rng.randrange(RANKS), rows(rng.choice((0, 1, 20))), [*TEXTS]
+    rank, records, texts = rng.randrange(RANKS), mixed(rng.choice((0, 1, 20))), [*TEXTS]
     done = []
     for _ in range(rng.choice((1, 1, 2))):
         if rng.random() < 0.5 and len(records):
@@ -155,7 +155,7 @@ def _logged(base: Base) -> Path:
     clear(place)
     for name in ("logs", "traces"):
         (place / name).mkdir(parents=True)
-    records = rows()
+    records = mixed()
     for rank in range(RANKS):
         write_raw(place / "logs" / f"raw-{rank:05d}.log", records, ended=0, texts=TEXTS, rank=rank, size=RANKS,
                   unseen=[3, 4] + [0] * (rawlog.MOST_COUNTED - 2))  # fmt: skip

@@ -21,6 +21,18 @@ def rows(n=20):
     return made
 
 
+def mixed(n=20):
+    """Records of `n` calls: sums, and from the sixth on writes and reads of files in all forms."""
+    made = rows(n)
+    files = made[5:]
+    files["kind"] = rawlog.FIRST_WRITE + np.arange(len(files)) % (len(rawlog.KINDS) - rawlog.FIRST_WRITE)
+    files["flags"] = np.resize(
+        [0, rawlog.NONBLOCKING, rawlog.SPLIT, rawlog.SCATTERED, rawlog.FAILED], len(files)
+    )
+    files["peer"], files["at"], files["bytes"] = 1, 64 * np.arange(len(files)) - 64, 64
+    return made
+
+
 def text_lines(texts):
     """(bytes of the lines, their last running hash)."""
     hashed, lines = 0, []

@@ -11,7 +11,7 @@ from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.numbering import steps
 from miniapps.trace import read_run
 from miniapps.untrusted.regular import Refused
-from tests.miniapps.raw_logs import rows, text_lines, write_raw
+from tests.miniapps.raw_logs import mixed, rows, text_lines, write_raw
 
 
 def test_a_log_is_read_and_becomes_a_trace(tmp_path):
@@ -39,6 +39,39 @@ def test_a_log_is_read_and_becomes_a_trace(tmp_path):
     )
     assert (facts["collective"], facts["wire"]) == ("allreduce", "as is")
     assert trace.tables["events"]["start"].tolist() == log.records["begin"].tolist()
+
+
+def test_calls_on_files_have_their_form_and_their_place(tmp_path):
+    made = mixed(20)[5:17]
+    texts = [{"opened": 1, "name": "out.dat"}, {"opened": 2, "name": "x" * 5000}]
+    calltrace.write(rawlog.read(write_raw(tmp_path / "raw-00000.log", made, texts=texts)), tmp_path)
+    (trace,) = read_run(tmp_path)
+    assert trace.attributes["files"] == {"1": "out.dat", "2": "x" * 4096}
+    calls = [trace.names[name].partition(" ")[0] for name in trace.tables["events"]["name"]]
+    assert calls[:7] == ["MPI_File_write", "MPI_File_iwrite_at", "MPI_File_write_shared_begin", "MPI_File_write_all",
+                         "MPI_File_write_at_all", "MPI_File_write_ordered", "MPI_File_iread"]  # fmt: skip
+    assert set(trace.attributes["regions"].values()) == {"file"}
+    assert trace.tables["events"]["step"].tolist() == [
+        0,
+        0,
+        0,
+        0,
+        1,
+        2,
+        3,
+        3,
+        3,
+        3,
+        4,
+        5,
+    ]  # collective ones count
+    values = trace.tables["values"]
+    said = {}
+    for name, after, value in zip(values["name"], values["after"], values["value"], strict=True):
+        said.setdefault(int(after), []).append((trace.names[name].partition(":")[0], value))
+    assert 5 not in said and 10 not in said  # those that failed
+    assert said[1] == [("file", 1)]  # an unknown place
+    assert said[4] == [("file", 1), ("view offset", 128)] and said[3] == [("file", 1), ("offset", 64)]
 
 
 def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(tmp_path):

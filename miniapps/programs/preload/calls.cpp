@@ -51,10 +51,41 @@ int MPI_Finalize(void) {
 #define PYTHON_SUM(count, type)                                                                                      \
     if ((count) == 1 && (type) == MPI_COUNT && on() && from_mpi4py(__builtin_return_address(0))) count_python_sum(SITE)
 
+// Writes and reads of files; files.inc lists them.
+#define GIVEN_PARAMETER MPI_Offset offset,
+#define GIVEN_ARGUMENT offset,
+#define GIVEN_OFFSET offset
+#define NONE_PARAMETER
+#define NONE_ARGUMENT
+#define NONE_OFFSET 0
+#define BLOCKING_PARAMETER , MPI_Status *status
+#define BLOCKING_ARGUMENT , status
+#define BLOCKING_RUN                                                                                                 \
+    MPI_Status own;                                                                                                  \
+    if (status == MPI_STATUS_IGNORE) status = &own;                                                                  \
+    return transfer.blocking(SITE, run, [&] { return status; });
+#define NONBLOCKING_PARAMETER , MPI_Request *request
+#define NONBLOCKING_ARGUMENT , request
+#define NONBLOCKING_RUN return transfer.nonblocking(SITE, run, [=] { return *request; });
+#define SPLIT_PARAMETER
+#define SPLIT_ARGUMENT
+#define SPLIT_RUN return transfer.split(SITE, file, run);
+#define TRANSFER(HOW, NAME, DATA, KIND, WHERE, OFFSET)                                                               \
+    int FORM(MPI_File_##NAME)(MPI_File file, OFFSET##_PARAMETER DATA *data, COUNT count,                             \
+                              MPI_Datatype type HOW##_PARAMETER) {                                                   \
+        const auto run = [&] {                                                                                       \
+            return FORM(PMPI_File_##NAME)(file, OFFSET##_ARGUMENT data, count, type HOW##_ARGUMENT);                 \
+        };                                                                                                           \
+        if (!on() || file == MPI_FILE_NULL) return run();                                                            \
+        const Transfer transfer(KIND, file, Where::WHERE, OFFSET##_OFFSET, data, count, type);                       \
+        HOW##_RUN                                                                                                    \
+    }
+
 #define COUNT int
 #define PLACE int
 #define FORM(NAME) NAME
 #include "messages.inc"
+#include "files.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME PARAMETERS {                                                                                      \
         return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME ARGUMENTS; }) : PMPI_##NAME ARGUMENTS;         \
@@ -86,6 +117,7 @@ int MPI_Finalize(void) {
 #undef FORM
 #define FORM(NAME) NAME##_c
 #include "messages.inc"
+#include "files.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_c PARAMETERS {                                                                                  \
         return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME##_c ARGUMENTS; }) : PMPI_##NAME##_c ARGUMENTS; \
@@ -259,6 +291,39 @@ int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MP
     *done ? completion.over(some(*done, indices), code) : completion.missed();
     return code;
 }
+
+// Files.
+
+int MPI_File_open(MPI_Comm comm, const char *path, int mode, MPI_Info info, MPI_File *file) {
+    return opening(comm, path ? path : "", mode, [=] { return PMPI_File_open(comm, path, mode, info, file); },
+                   [=] { return *file; });
+}
+
+int MPI_File_close(MPI_File *file) {
+    if (on()) closing(*file);
+    return PMPI_File_close(file);
+}
+
+int MPI_File_set_view(MPI_File file, MPI_Offset begin, MPI_Datatype element, MPI_Datatype pattern, const char *representation,
+                      MPI_Info info) {
+    const int code = PMPI_File_set_view(file, begin, element, pattern, representation, info);
+    if (code == MPI_SUCCESS && on()) viewing(file, pattern);
+    return code;
+}
+
+#define ENDS(NAME, DATA)                                                                                             \
+    int MPI_File_##NAME##_end(MPI_File file, DATA *data, MPI_Status *status) {                                       \
+        MPI_Status own;                                                                                              \
+        if (status == MPI_STATUS_IGNORE) status = &own;                                                              \
+        const auto run = [&] { return PMPI_File_##NAME##_end(file, data, status); };                                 \
+        return on() ? split_end(file, run, [&] { return status; }) : run();                                          \
+    }
+ENDS(write_all, const void)
+ENDS(write_at_all, const void)
+ENDS(write_ordered, const void)
+ENDS(read_all, void)
+ENDS(read_at_all, void)
+ENDS(read_ordered, void)
 
 // Communicators: their names follow from the calls that made them.
 #define MAKES(NAME, KIND, PARAMETERS, ARGUMENTS, PARENT)                                                                 int MPI_##NAME PARAMETERS {                                                                                              if (!on(PARENT)) return PMPI_##NAME ARGUMENTS;                                                                       const Inside from_here;                                                                                              Making making(PARENT, KIND);                                                                                         const int code = PMPI_##NAME ARGUMENTS;                                                                              making.is(code == MPI_SUCCESS ? *made : MPI_COMM_NULL);                                                              return code;                                                                                                     }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -135,6 +136,15 @@ class Making {
             introduce(comm, std::move(fresh_));
     }
 
+    // The call has made an object over the ranks of `parent` that is no communicator, such as a file.
+    Communicator object(MPI_Comm parent) {
+        const std::lock_guard<std::mutex> alone(communicators);
+        const Communicator *from = find(parent);
+        std::tie(fresh_.size, fresh_.rank, fresh_.inter) = std::tie(from->size, from->rank, from->inter);
+        fresh_.number = number_of_name(fresh_.name);
+        return std::move(fresh_);
+    }
+
     // The call is pending: `comm` may not be used yet.
     void becomes(MPI_Comm comm) {
         const std::lock_guard<std::mutex> alone(communicators);
@@ -145,12 +155,16 @@ class Making {
     Communicator fresh_{};
 };
 
-// The program frees a communicator: the next one may get its number.
+// The program frees an object of this name: the next one may get its number. The caller holds the lock.
+inline void free_place(const Communicator &gone) {
+    if (gone.parent) (*gone.parent)[gone.kind][gone.place] = false;
+}
+
+// The program frees a communicator.
 inline void leave(MPI_Comm comm) {
     if (comm == MPI_COMM_NULL || comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) return;
     const std::lock_guard<std::mutex> alone(communicators);
-    const Communicator *kept = find(comm);
-    if (kept && kept->parent) (*kept->parent)[kept->kind][kept->place] = false;
+    if (const Communicator *kept = find(comm)) free_place(*kept);
 }
 
 }  // namespace fpna

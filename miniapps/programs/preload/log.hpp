@@ -35,7 +35,9 @@ constexpr int MOST_COUNTED = 240;
 enum Flag : std::uint16_t {
     IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64, INTER = 128,
     OTHER_THREAD = 256,  // not the thread that called MPI_Init, if threads may call at the same time
-    COMPLETION = 512     // a request that a call found complete, or a message that a nonblocking probe saw
+    COMPLETION = 512,    // a request that a call found complete, or a message that a nonblocking probe saw
+    SPLIT = 1024,        // of a file, by two calls: begin and end
+    SCATTERED = 2048     // in a file, by its view: not in one piece
 };
 
 struct Header {
@@ -62,13 +64,14 @@ struct Record {
     std::uint64_t site;        // number of its place in the program
     std::uint8_t in[16], out[16];
     std::int64_t count, bytes;
+    std::int64_t at;           // the first byte in a file; -1: not known
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
     std::uint16_t in_basic, out_basic;  // types of the numbers whose sizes follow (numbers.hpp)
     std::uint32_t check;  // of this record and all before it
     Sizes in_sizes, out_sizes;
 };
-static_assert(sizeof(Record) == 224, "rawlog.py states this layout");
+static_assert(sizeof(Record) == 232, "rawlog.py states this layout");
 
 inline std::int64_t now() {
     timespec t;
@@ -84,7 +87,7 @@ class Log {
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
         if (flock(file_, LOCK_EX | LOCK_NB)) {}  // a file system that has no locks
         header()->magic = MAGIC;
-        header()->version = 5;
+        header()->version = 6;
         header()->record_bytes = sizeof(Record);
         struct stat status {};
         if (!fstat(file_, &status)) {

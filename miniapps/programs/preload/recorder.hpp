@@ -122,6 +122,7 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     Record record{};
     record.site = site;
     record.count = shape.count;
+    record.at = shape.at;
     record.comm = comm.number;
     record.comm_size = comm.size;
     record.peer = shape.peer;
@@ -130,7 +131,8 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     record.type = shape.type == MPI_DATATYPE_NULL ? NONE : std::uint16_t(name_type(shape.type));
     record.op = shape.op == MPI_OP_NULL ? NONE : std::uint16_t(name_operation(shape.op));
     record.flags = std::uint16_t((shape.in_place ? IN_PLACE : 0) | (shape.wildcard ? WILDCARD : 0) |
-                                 (shape.replaced ? REPLACED : 0) | (comm.inter ? INTER : 0));
+                                 (shape.replaced ? REPLACED : 0) | (comm.inter ? INTER : 0) |
+                                 (shape.scattered ? SCATTERED : 0));
     if (shape.in.empty()) {
         MPI_Aint size;
         for (const Span &span : shape.out)
@@ -150,7 +152,7 @@ inline void open(Record &record, const Spans &in) {
 inline Record begun(const Shape &shape, std::uint64_t site, const Communicator &comm) {
     const std::lock_guard<std::mutex> held(lock);
     Record record = described(shape, site, comm);
-    if (shape.kind < SEND && comm.size == world_size && !comm.inter) ++met;
+    if (is_collective(shape.kind) && comm.size == world_size && !comm.inter) ++met;
     open(record, shape.in);
     record.begin = now();
     return record;
@@ -187,6 +189,14 @@ inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     put(record, false, {got}, true);
 }
 
+// Adds the data that a call read from a file, by its status: at the end of the file less than it asked for.
+inline void take_read(Record &record, const MPI_Status &status, const Spans &out) {
+    const Span got = taken(status, out[0]);
+    record.count = got.count;
+    record.bytes = 0;
+    put(record, false, {got}, true);
+}
+
 constexpr std::uint8_t NOTHING[16] = {};  // the hash of no data
 
 // The call has ended: adds its output and commits the record. The caller holds the lock.
@@ -197,6 +207,8 @@ inline void finish(Record &record, const MPI_Status *status, const Spans &out, b
         record.flags |= FAILED;
     else if (status && receives(Kind(record.kind)))
         take(record, *status, out);
+    else if (status && reads(Kind(record.kind)))
+        take_read(record, *status, out);
     else
         put(record, false, out, std::memcmp(record.in, NOTHING, 16) == 0);
     commit(record);

@@ -22,7 +22,15 @@ enum Kind : std::uint16_t {
     SENDRECV, SENDRECV_REPLACE,
     // Calls that find requests complete (completions.hpp); they carry no data.
     TEST, TESTALL, TESTANY, TESTSOME, WAITANY, WAITSOME, REQUEST_GET_STATUS, END,
+    // Calls that write and read files (files.hpp).
+    FILE_WRITE, FILE_WRITE_AT, FILE_WRITE_SHARED, FILE_WRITE_ALL, FILE_WRITE_AT_ALL, FILE_WRITE_ORDERED,
+    FILE_READ, FILE_READ_AT, FILE_READ_SHARED, FILE_READ_ALL, FILE_READ_AT_ALL, FILE_READ_ORDERED,
 };
+
+// Whether all ranks make a call of this kind together.
+inline bool is_collective(Kind kind) {
+    return kind < SEND || (kind >= FILE_WRITE_ALL && kind <= FILE_WRITE_ORDERED) || kind >= FILE_READ_ALL;
+}
 
 // The name of a call that receives messages or finds requests complete, in a form of NONBLOCKING.
 inline std::string name_of(Kind kind, int form = 0) {
@@ -42,12 +50,14 @@ struct Shape {
     MPI_Datatype type;
     Spans in, out;
     MPI_Op op = MPI_OP_NULL;
-    int peer = -1, tag = -1;  // of a message; the root of a collective
+    int peer = -1, tag = -1;  // of a message; the root of a collective; the number of a file
     bool in_place = false, wildcard = false, replaced = false;
     // For a reduction that this library carries out: its buffers, and the number of elements for each rank.
     const void *send = nullptr;
     void *recv = nullptr;
     std::vector<MPI_Aint> shares = {};
+    std::int64_t at = -1;  // the first byte in a file
+    bool scattered = false;
 };
 
 inline int rank_in(MPI_Comm comm) {
@@ -275,6 +285,9 @@ inline Shape matched(const void *data, MPI_Aint count, MPI_Datatype type) {
 }
 
 // Whether a call of this kind has a status that describes its message.
-inline bool receives(Kind kind) { return kind >= RECV; }
+inline bool receives(Kind kind) { return kind >= RECV && kind < TEST; }
+
+// Whether a call of this kind reads a file; its status tells how much.
+inline bool reads(Kind kind) { return kind >= FILE_READ; }
 
 }  // namespace fpna

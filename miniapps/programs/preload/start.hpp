@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "completions.hpp"
+#include "files.hpp"
 #include "later.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
@@ -143,6 +144,7 @@ inline void stop() {
     disturbing = false;
     const std::lock_guard<std::mutex> held(lock);
     give_up_pending();
+    give_up_splits();
     recorded.close(texts.state());
     if (own_comm != MPI_COMM_NULL) PMPI_Comm_free(&own_comm);
     texts.close();

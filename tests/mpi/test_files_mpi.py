@@ -1,0 +1,130 @@
+"""`fpna run`: calls that write and read files, with known bytes at known places."""
+
+import os
+
+import numpy as np
+import pytest
+import xxhash
+
+from analysis.divergence.calls import by_call
+from analysis.divergence.cause import cause
+from miniapps.trace import read_run
+from miniapps.trace.records import OF_FILE, OFFSET, READ, VIEW_OFFSET, WRITTEN
+from tests.mpi.test_observed_mpi import BOTH, built, compared, observed  # noqa: F401
+
+
+def transfers(trace):
+    """[call, base name of its file, offset as in files.c, digest] of each call on a file; None: not recorded."""
+    names = [trace.names[name].partition(" at ")[0] for name in trace.tables["events"]["name"]]
+    found = [[name, None, "-1", None] for name in names]
+    table = trace.tables["values"]
+    for name, after, value in zip(table["name"], table["after"], table["value"], strict=True):
+        text, row = trace.names[name], found[after - 1]
+        if text.startswith(OF_FILE):
+            row[1] = trace.attributes["files"][str(int(value))].rpartition("/")[2]
+        elif text.startswith((OFFSET, VIEW_OFFSET)):
+            row[2] = f"{'~' * text.startswith(VIEW_OFFSET)}{value:.0f}"
+    table = trace.tables["fingerprints"]
+    for name, after, hi, lo in zip(table["name"], table["after"], table["hi"], table["lo"], strict=True):
+        if trace.names[name].startswith((WRITTEN, READ)):
+            found[after - 1][3] = f"{hi:016x}{lo:016x}"
+    return [row for row in found if row[0].startswith("MPI_File_")]
+
+
+@pytest.mark.parametrize("library", BOTH)
+def test_every_call_on_a_file_has_its_place_and_the_hash_of_its_bytes(library, built, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    observed(3, library, out, [built(library, "files.c"), tmp_path])
+    for rank in range(3):
+        (trace,) = read_run(out, ranks=[rank])
+        lines = [line.split(" ") for line in (tmp_path / f"expected-{rank}").read_text().splitlines()]
+        got = transfers(trace)
+        assert [name for name, *_ in got] == [name for name, *_ in lines]
+        for i, ((name, *rest), found) in enumerate(zip(lines, got, strict=True)):
+            if rest == ["failed"]:
+                assert found[1] is None, (rank, i, found)
+                continue
+            base, offset, content = rest
+            digest = xxhash.xxh3_128_hexdigest(bytes.fromhex(content))
+            assert found == [name, base, offset, digest], (rank, i, content)
+
+
+@pytest.fixture
+def checkpoints(built, tmp_path):  # noqa: F811
+    """checkpoints("a", ORDER="21"): a run of checkpoint.c on 3 ranks, and the file that it wrote."""
+    given = np.array([0.1, 1e9, 0.3, 0.7, 0.2, -1e9, 0.1, 0.9, 1e-3, 0.3, 0.5, 0.6])
+
+    def run(name, ranks=3, number=0.1, **env):
+        folder = tmp_path / f"in-{name}"
+        folder.mkdir()
+        given[0] = number
+        given.tofile(folder / "in.dat")
+        at, words = os.getcwd(), ("in.dat", "out.dat", 4)
+        os.chdir(folder)
+        try:
+            observed(
+                ranks,
+                "mpich",
+                tmp_path / name,
+                [built("mpich", "checkpoint.c"), *words],
+                env={"ORDER": "12"} | env,
+            )
+        finally:
+            os.chdir(at)
+        return tmp_path / name, (folder / "out.dat").read_bytes()
+
+    return run
+
+
+def differing(a, b):
+    """The first byte in which two files differ."""
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+
+
+def judged(a, b):
+    frames, comparison = compared(a, b)
+    return cause(frames, comparison)
+
+
+def test_the_first_write_that_differs_is_named_with_its_place_in_the_file(checkpoints):
+    (a, one), (b, other) = checkpoints("a"), checkpoints("b", NUDGE="1,2")
+    found = judged(a, b)
+    assert found.at.name.startswith(f"{WRITTEN}MPI_File_write_at_all at dump (checkpoint.c:")
+    assert (found.kind, found.rank) == ("local kernel", 1)
+    begin = (2 * 3 + 1) * 32
+    assert begin <= differing(one, other) < begin + 32
+    assert f"rank 1 wrote other bytes: 32 bytes of out.dat (from byte {begin} on)" in found.why
+
+
+def test_a_write_that_differs_after_another_order_of_messages_is_their_effect(checkpoints):
+    (a, one), (b, other) = checkpoints("a", ORDER="12"), checkpoints("b", ORDER="21")
+    found = judged(a, b)
+    assert one != other and found.kind == "message order"
+    assert found.name.startswith("MPI_Recv at total (checkpoint.c:")
+    frames, comparison = compared(a, b)
+    calls = by_call(frames, comparison.a, comparison.b)
+    (writes,) = calls[calls["call"].str.startswith("MPI_File_write_at_all")].to_dict("records")
+    assert (writes["given"], writes["given_differing"]) == (12, 12)
+
+
+def test_another_input_and_another_place_are_named_as_such(checkpoints):
+    a, _ = checkpoints("a")
+    found = judged(a, checkpoints("b", number=0.11)[0])
+    assert (found.kind, found.instead) == ("input", "message order")  # it also writes files
+    assert "rank 0 read other bytes: 32 bytes of in.dat (from byte 0 on)" in found.why
+    moved = judged(a, checkpoints("c", MOVE="2,3")[0])
+    assert moved.at.name.startswith("offset:MPI_File_write_at_all at dump") and moved.rank == 2
+    places = [f"32 bytes of out.dat (from byte {at} on)" for at in (352, 360)]
+    assert (
+        f"the call is at another place in one run: {places[0]} in one run, {places[1]} in the other"
+        in moved.why
+    )
+    other = judged(a, checkpoints("d", ELSEWHERE="1")[0])
+    assert other.at.name.startswith("file:") and "32 bytes of out.dat.2 (from byte 288 on)" in other.why[0]
+
+
+def test_writes_of_other_numbers_of_ranks_are_not_compared(checkpoints):
+    frames, comparison = compared(checkpoints("a", ranks=1)[0], checkpoints("b", ranks=2)[0])
+    assert comparison.first.name.startswith("global:MPI_Bcast")
+    names = {frames.names[code] for code in range(len(frames.names))}
+    assert any(name.startswith(WRITTEN) for name in names)
