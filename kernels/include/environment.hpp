@@ -6,6 +6,42 @@
 #include <cfenv>
 #endif
 
+// The flags of operations that rounded, overflowed, underflowed or were invalid: whether additions since the last clear()
+// had no error. Reading costs less than a cycle, clearing many, so flags are cleared only where they are set. For code in a
+// DefaultEnvironment, which restores the flags of the caller. Only operations that memory has taken count as done.
+class ErrorFlags {
+public:
+    static bool set() { return current() & FLAGS; }
+    static void clear() {
+        if (set()) write(current() & ~FLAGS);
+    }
+
+private:
+#if defined(__x86_64__)
+    using Register = std::uint32_t;
+    static constexpr Register FLAGS = 0x39;
+    static Register current() {
+        Register value;
+        asm volatile("stmxcsr %0" : "=m"(value) : : "memory");
+        return value;
+    }
+    static void write(Register value) { asm volatile("ldmxcsr %0" : : "m"(value) : "memory"); }
+#elif defined(__aarch64__)
+    using Register = std::uint64_t;
+    static constexpr Register FLAGS = 0x1d;
+    static Register current() {
+        Register value;
+        asm volatile("mrs %0, fpsr" : "=r"(value) : : "memory");
+        return value;
+    }
+    static void write(Register value) { asm volatile("msr fpsr, %0" : : "r"(value) : "memory"); }
+#else
+    static constexpr int FLAGS = FE_INEXACT | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID;
+    static int current() { return std::fetestexcept(FLAGS); }
+    static void write(int) { std::feclearexcept(FLAGS); }
+#endif
+};
+
 // Sets the default environment while it lives, whatever the thread has chosen. Then the thread gets its own back, with
 // its flags. Reading the registers costs a few cycles and writing them many, so they are written only where they
 // differ.

@@ -40,9 +40,16 @@ struct Operands {
 
 constexpr size_t CACHED = 32 * 1024, FEWEST = 256;  // bytes, elements of a tile
 
+// Whether numbers that lie `step` apart are read where they are.
+template <typename Real>
+bool in_place(const Operands<Real> &in, ptrdiff_t step, bool weighted, bool negative) {
+    return step == 1 && !(weighted && in.weights) && !negative && !in.mask && !in.scaled;
+}
+
 // Elements of a tile, which stays in the cache while every field takes its numbers from it.
 template <typename Real>
 size_t tile_of(const Operands<Real> &in) {
+    if (in_place(in, in.step, true, false) && !in.totals[0][0].y) return STRETCH;
     const auto span = size_t(std::abs(in.step)) * sizeof(Real);
     size_t tile = TILE;
     while (tile > FEWEST && tile * span > CACHED) tile /= 2;
@@ -55,10 +62,9 @@ template <typename Real>
 const Real *gathered(const Operands<Real> &in, const Real *x, ptrdiff_t step, bool weighted, bool negative, size_t from,
                      size_t n, Real *room) {
     const Real *source = x + ptrdiff_t(from) * step;
-    weighted = weighted && in.weights;
-    if (step == 1 && !weighted && !negative && !in.mask && !in.scaled) return source;
+    if (in_place(in, step, weighted, negative)) return source;
     for (size_t i = 0; i < n; ++i) room[i] = source[ptrdiff_t(i) * step];
-    if (weighted)
+    if (weighted && in.weights)
         for (size_t i = 0; i < n; ++i) room[i] *= in.weights[from + i];
     if (in.scaled)
         for (size_t i = 0; i < n; ++i) room[i] = room[i] * in.scale[0] * in.scale[1];

@@ -9,12 +9,6 @@
 
 namespace fpna {
 
-// f(tile) for numbers, or for the products of x and y with their errors.
-template <typename Real, typename F>
-void for_terms(const Real *x, const Real *y, size_t n, F &&f) {
-    for_tiles(::Terms<Real>{x, y}, 0, n, f);
-}
-
 // FPNA_EXACT: the words of a superaccumulator.
 struct Exact {
     static constexpr size_t WORDS = ::WORDS;
@@ -27,7 +21,7 @@ struct Exact {
         words.reserve(sums.size());
         for (State &sum : sums) words.emplace_back(sum.words);
         for_parts(in, begin, end, [&](size_t t, size_t, const Real *x, const Real *y, size_t n) {
-            for_terms(x, y, n, [&](const auto &tile) { superaccumulator::add(words[t], tile); });
+            superaccumulator::add(words[t], ::Terms<Real>{x, y}, 0, n);
         });
         for (auto &w : words) w.finish();
     }
@@ -49,7 +43,7 @@ struct Layout {
     template <typename Real>
     static void add(const Operands<Real> &in, std::vector<State> &sums, size_t begin, size_t end) {
         for_parts(in, begin, end, [&](size_t t, size_t, const Real *x, const Real *y, size_t n) {
-            for_terms(x, y, n, [&](const auto &tile) { ::add(sums[t], tile); });
+            for_tiles(::Terms<Real>{x, y}, 0, n, [&](const auto &tile) { ::add(sums[t], tile); });
         });
     }
     static void merge(State &into, const State &other) { ::merge(into, other); }
@@ -63,15 +57,13 @@ struct Layout {
 // kernels.sums). The index of an element alone decides what it meets, so threads do not change bits.
 constexpr size_t BLOCK = 4096, WIDTH = ::Lanes::WIDTH;
 
-// Adds numbers, or products, to the lanes.
-template <typename Real>
-FPNA_CLONES void add_to_lanes(Real *lane, const Real *x, size_t n) {
-    add_rows(lane, WIDTH, ::Elements<Real>{x}, n);
-}
-
-template <typename Real>
-FPNA_CLONES void add_to_lanes(Real *lane, const Real *x, const Real *y, size_t n) {
-    add_rows(lane, WIDTH, ::Products<Real>{x, y}, n);
+// Adds terms to the lanes, which stay in registers.
+template <typename Real, typename Terms>
+FPNA_CLONES void add_to_lanes(Real *lane, Terms terms, size_t n) {
+    alignas(64) Real own[WIDTH];
+    std::copy_n(lane, WIDTH, own);
+    add_rows(own, WIDTH, terms, n);
+    std::copy_n(own, WIDTH, lane);
 }
 
 // The totals of one block. One of several parts, as of complex numbers, is the sum of their sums, from left to right.
@@ -85,9 +77,9 @@ void add_block(const Operands<Real> &in, size_t begin, size_t end, Real *sums) {
     for_parts(in, begin, end, [&](size_t t, size_t p, const Real *x, const Real *y, size_t n) {
         Real *lane = rows[t][p].lane;
         if (y)
-            add_to_lanes(lane, x, y, n);
+            add_to_lanes(lane, ::Products<Real>{x, y}, n);
         else
-            add_to_lanes(lane, x, n);
+            add_to_lanes(lane, ::Elements<Real>{x}, n);
     });
     for (size_t t = 0; t < rows.size(); ++t) {
         sums[t] = tree_over(rows[t][0].lane, WIDTH);

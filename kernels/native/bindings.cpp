@@ -147,6 +147,7 @@ void define_exact(Module &m) {
     m.def("exact_add", exact_add);
     m.def("exact_add_products", exact_add_products<double>);
     m.def("exact_add_products", exact_add_products<float>);
+    m.def("exact_halves", exact_halves);
     m.def_short("exact_carry", exact_carry);
     m.def_short("exact_round", exact_round);
     m.def_short("exact_sum", [](const Sources &sources, const Array &out, bool marks) {

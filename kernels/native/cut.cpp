@@ -172,6 +172,18 @@ FPNA_CLONES std::size_t remainders(const Number *x, std::size_t n, const double 
 }
 
 template <typename Number>
+FPNA_CLONES double plain_sum(const Number *x, std::size_t n) {
+    double lane[ROW] = {};
+    std::size_t i = 0;
+    for (; i + ROW <= n; i += ROW)
+        for (std::size_t l = 0; l < ROW; ++l) lane[l] += widen(x[i + l]);
+    for (std::size_t l = 0; i + l < n; ++l) lane[l] += widen(x[i + l]);
+    for (std::size_t w = ROW / 2; w > 0; w /= 2)
+        for (std::size_t l = 0; l < w; ++l) lane[l] += lane[l + w];
+    return lane[0];
+}
+
+template <typename Number>
 FPNA_CLONES void scale(const Number *x, std::size_t n, double by, double *to) {
     for (std::size_t i = 0; i < n; ++i) to[i] = widen(x[i]) * by;
 }
@@ -190,6 +202,10 @@ FPNA_CLONES void products(const Number *a, const Number *b, std::size_t n, doubl
         p[i] = double(widen(a[i])) * double(widen(b[i]));
     });
 }
+
+template double plain_sum(const float *, std::size_t);
+template double plain_sum(const float16 *, std::size_t);
+template double plain_sum(const bfloat16 *, std::size_t);
 
 #define FOR_ALL_TYPES(Number)                                                                  \
     template u64 largest(const Number *, std::size_t);                                         \

@@ -30,6 +30,14 @@ Slices cut(const Number *x, std::size_t n, const double *rounders);
 template <int COUNT, typename Number>
 std::size_t remainders(const Number *x, std::size_t n, const double *rounders, double *rest);
 
+// The sum of the upper 26 bits of each number, and that of the bits below, added in float64 in any order (halves.cpp).
+// `level`: an instruction set of levels.hpp; -1: the best of this processor.
+void add_halves(const double *x, std::size_t n, double *sums, int level = -1);
+
+// The sum of the numbers, added in float64 in any order. For types narrower than float64.
+template <typename Number>
+double plain_sum(const Number *x, std::size_t n);
+
 template <typename Number>
 void scale(const Number *x, std::size_t n, double by, double *to);
 

@@ -1,14 +1,21 @@
 // Numbers into the words of a superaccumulator, a tile at a time (include/superaccumulator.hpp). The twin in NumPy is
 // kernels/exact/reference.py; both give the same words.
 //
-// Operations per element of float64 in the common case, in vectors of eight: one load, two for the largest, eight for
-// two slices of 51 bits (six of them additions of floating-point numbers), and one to see whether anything is left. With
-// two additions at a time that is 3/8 of a cycle. A tile's slices enter the words as two integers. Two slices hold
-// numbers that are up to 48 binades apart, each of two more slices 51 binades more, for four operations and one.
+// In the common case the numbers of a tile are added as a plain loop adds, once the upper 26 bits and once the bits below:
+// float64 has room for such sums of numbers that are up to 15 binades apart. Whether every addition was without error the
+// processor itself says, by its flags; if not, the tile is cut into slices. The order of the additions is free, since no
+// addition rounds. That takes four operations per vector, and a plain loop one: with vectors of eight and two operations
+// at a time 1/4 of a cycle per element.
+//
+// Slices take, per vector, two operations for the largest, eight for two slices of 51 bits, and one to see whether
+// anything is left. A tile's slices enter the words as two integers. Two slices hold numbers that are up to 48 binades
+// apart, each of two more slices 51 binades more, for four operations and one.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
+#include "../include/environment.hpp"
 #include "tiles.hpp"
 #include "words.hpp"
 
@@ -17,6 +24,7 @@ namespace superaccumulator {
 constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; a tile of numbers below 2^e has a sum below 2^62 units
 constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
 constexpr int MOST_SLICES = 4;
+constexpr std::size_t FEWEST = 32;  // numbers for which it pays to look at the flags, or for the largest
 constexpr std::size_t FEW = 512;  // numbers that are added one by one in less time than sums of binades take to read
 
 // The number of slices for the next tile, from the remainders of this one: one more if that helps most numbers that
@@ -49,12 +57,26 @@ struct Depth {
     int skipped = 0;
 };
 
-// Words that take tiles, each cut as the tile before suggests.
+// Whether to add the next numbers as a plain loop does: after some that had errors not for a while, longer each time.
+struct Plain {
+    bool next() { return pause ? --pause, false : true; }
+    void tried(bool exact) {
+        after_error = exact ? 0 : std::min(2 * after_error + 1, LONGEST);
+        pause = after_error;
+    }
+
+  private:
+    static constexpr int LONGEST = 15;
+    int pause = 0, after_error = 0;
+};
+
+// Words that take tiles, each as the tiles before suggest.
 struct Tiled : Words {
     using Words::Words;
 
     u64 largest_before = 0;  // |x| of another tile, as bits
     Depth depth;
+    Plain plain;
 };
 
 // e with |x| < 2^e, from the bits of |x|.
@@ -114,14 +136,42 @@ void add_cut(Tiled &words, const Number *x, std::size_t n, const Slices &slices,
     add_whole(words, rest, left);
 }
 
+// Sums of parts of the numbers, by a plain loop. Returns their number.
+template <typename Number>
+int plain_sums(const Number *x, std::size_t n, double *sums) {
+    if constexpr (std::is_same_v<Number, double>) {
+        add_halves(x, n, sums);
+        return 2;
+    } else {
+        sums[0] = plain_sum(x, n);
+        return 1;
+    }
+}
+
+// Adds at most STRETCH numbers, or a tile of products, if their plain sums have no error, and says whether it did.
+template <typename Number>
+bool add_plainly(Tiled &words, const Tile<Number> &tile) {
+    double sums[2 * (STRETCH / TILE) + 2];
+    int count = 0;
+    ErrorFlags::clear();
+    for (std::size_t i = 0; i < tile.n; i += TILE)
+        count += plain_sums(tile.values + i, std::min(TILE, tile.n - i), sums + count);
+    if (tile.errors) count += plain_sums(tile.errors, tile.n, sums + count);
+    bool exact = !ErrorFlags::set();
+    for (int k = 0; k < count; ++k) exact &= std::isfinite(sums[k]);
+    if (exact) words.add_each(sums, std::size_t(count), 1);
+    words.plain.tried(exact);
+    return exact;
+}
+
 // Adds at most TILE numbers. They are cut by the largest of the tile before, and again if that was less than the
 // largest here, or so much more that remainders are left.
 template <typename Number>
-void add(Tiled &words, const Tile<Number> &tile) {
+void add_in_slices(Tiled &words, const Tile<Number> &tile) {
     const std::size_t n = tile.n;
     Depth &depth = words.depth;
     const bool guess = depth.slices && words.largest_before;
-    u64 most = n < 32 ? INFINITE : guess ? words.largest_before : largest(tile.values, n);
+    u64 most = n < FEWEST ? INFINITE : guess ? words.largest_before : largest(tile.values, n);
     for (;;) {
         if (most >= INFINITE) {  // or NaN
             words.add_each(tile.values, n, 1);
@@ -150,10 +200,24 @@ void add(Tiled &words, const Tile<Number> &tile) {
     }
 }
 
+// Adds at most STRETCH numbers, or a tile of products.
+template <typename Number>
+void add(Tiled &words, const Tile<Number> &tile) {
+    if (tile.n >= FEWEST && words.plain.next() && add_plainly(words, tile)) return;
+    if (tile.errors) return add_in_slices(words, tile);
+    for (std::size_t i = 0; i < tile.n; i += TILE)
+        add_in_slices(words, Tile<Number>{tile.values + i, nullptr, std::min(TILE, tile.n - i)});
+}
+
+template <typename Element>
+void add(Tiled &words, const Terms<Element> &terms, std::size_t begin, std::size_t end) {
+    for_tiles<true, STRETCH>(terms, begin, end, [&](const auto &tile) { add(words, tile); });
+}
+
 template <typename Element>
 void add(long long *w, const Terms<Element> &terms, std::size_t begin, std::size_t end) {
     Tiled words(w);
-    for_tiles(terms, begin, end, [&](const auto &tile) { add(words, tile); });
+    add(words, terms, begin, end);
     words.finish();
 }
 

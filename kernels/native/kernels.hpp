@@ -46,6 +46,8 @@ void exact_add(array<long long> words, array<double> x);
 template <typename Element>
 void exact_add_products(array<long long> words, const std::vector<array<Element>> &a, const std::vector<array<Element>> &b,
                         int threads);
+// The sums of the upper and of the lower halves of x, and whether they have no error, as 1.0 or 0.0.
+Made<double> exact_halves(array<double> x, int level);
 void exact_carry(array<long long> words);
 void exact_round(array<long long> words, const Array &out);
 

@@ -6,6 +6,7 @@
 #include "cascade.hpp"
 #include "exact_sums.hpp"
 #include "kernels.hpp"
+#include "levels.hpp"
 
 using namespace superaccumulator;
 
@@ -47,6 +48,15 @@ void exact_add(array<long long> words, array<double> x) {
     const std::size_t sums = words.size() / WORDS, rows = sums ? x.size() / sums : 0;
     long long *w = words.mutable_data();
     for (std::size_t c = 0; c < sums; ++c, w += WORDS) add_column(w, x.data() + c, rows, sums);
+}
+
+Made<double> exact_halves(array<double> x, int level) {
+    if (level >= levels_here()) throw std::invalid_argument("level: this processor has none such");
+    Made<double> halves(3);
+    ErrorFlags::clear();
+    add_halves(x.data(), std::size_t(x.size()), halves.data(), level);
+    halves.data()[2] = !ErrorFlags::set();
+    return halves;
 }
 
 template <typename Element>

@@ -10,6 +10,7 @@
 #include "cut.hpp"
 
 constexpr std::size_t TILE = 2048;        // numbers: 16 KiB, which stay in the first cache
+constexpr std::size_t STRETCH = 8 * TILE;  // numbers whose tiles are added before the floating-point flags are read
 constexpr std::size_t ENOUGH = 64 * 1024;  // bytes per thread that are worth waking it
 
 // The elements of x, or with y the products of both.
@@ -45,12 +46,12 @@ Tile<double> products_of(const Terms<Element> &terms, std::size_t from, std::siz
     }
 }
 
-// f(tile) for all tiles of terms begin ... end.
-template <bool ERRORS = true, typename Element, typename F>
+// f(tile) for all tiles of terms begin ... end; MOST: numbers of a tile.
+template <bool ERRORS = true, std::size_t MOST = TILE, typename Element, typename F>
 void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, F &&f) {
     if (!terms.y) {
-        for (std::size_t i = begin; i < end; i += TILE)
-            f(Tile<Element>{terms.x + i, nullptr, std::min(TILE, end - i)});
+        for (std::size_t i = begin; i < end; i += MOST)
+            f(Tile<Element>{terms.x + i, nullptr, std::min(MOST, end - i)});
         return;
     }
     TileMemory memory;

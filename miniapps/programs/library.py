@@ -20,7 +20,10 @@ from miniapps.programs.building import cache, compiled, digest, mpi_compiler
 
 KERNELS = Path(kernels.__file__).parent
 SOURCES = KERNELS / "library"
-UNITS = ("sums.cpp", "accumulators.cpp", "locations.cpp", "scatter.cpp", "fortran.cpp", "../native/cut.cpp")
+UNITS = (
+    "sums.cpp", "accumulators.cpp", "locations.cpp", "scatter.cpp", "fortran.cpp", "../native/cut.cpp",
+    "../native/halves.cpp",
+)  # fmt: skip
 WITH_MPI = ("reductions.cpp",)
 FORTRAN = "fpna.f90"
 HEADERS = ("fpna.h", "fpna.hpp")
