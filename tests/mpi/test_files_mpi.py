@@ -1,6 +1,8 @@
 """`fpna run`: calls that write and read files, with known bytes at known places."""
 
 import os
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from analysis.divergence.calls import by_call
 from analysis.divergence.cause import cause
 from miniapps.trace import read_run
 from miniapps.trace.records import OF_FILE, OFFSET, READ, VIEW_OFFSET, WRITTEN
-from tests.mpi.test_observed_mpi import BOTH, built, compared, observed  # noqa: F401
+from tests.mpi.test_observed_mpi import BOTH, HERE, built, compared, debian, observed, under_debian  # noqa: F401
 
 
 def transfers(trace):
@@ -128,3 +130,42 @@ def test_writes_of_other_numbers_of_ranks_are_not_compared(checkpoints):
     assert comparison.first.name.startswith("global:MPI_Bcast")
     names = {frames.names[code] for code in range(len(frames.names))}
     assert any(name.startswith(WRITTEN) for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("-DF08",)], ids=["mpi", "mpi_f08"])
+def test_calls_of_fortran_on_files_are_recorded_as_those_of_c(options, tmp_path):
+    env = debian()
+    if not shutil.which("mpif90.openmpi") or not shutil.which("gfortran"):
+        pytest.skip("no gfortran")
+    command = ["mpif90.openmpi", "-g", *options, "-o", tmp_path / "files", HERE / "files.F90"]
+    subprocess.run(command, check=True, env=env, capture_output=True)
+    under_debian(2, tmp_path / "run", [tmp_path / "files"], cwd=tmp_path)
+    forms = ["", "_at", "_all", "_at_all"]
+    own = [*forms, *(f"i{form}" for form in forms), "_all_begin", "_at_all_begin"]
+    shared = ["_shared", "_ordered", "i_shared", "_ordered_begin"]
+    for rank in range(2):
+        (trace,) = read_run(tmp_path / "run", ranks=[rank])
+        assert trace.attributes["unseen"] == {}
+        expected = []
+
+        def digest(of, call):
+            return xxhash.xxh3_128_hexdigest(1000.0 * of + call + np.arange(4) / 16)
+
+        for verb in ("write", "read"):
+            pointer, apart = 4096 * rank, 4096 * rank + 512
+            for call, form in enumerate(own, start=1):
+                name = f"MPI_File_{form[: form.startswith('i')]}{verb}{form.removeprefix('i')}"
+                expected.append(
+                    [name, "forms.dat", str(apart if "_at" in form else pointer), digest(rank, call)]
+                )
+                apart, pointer = (apart + 32, pointer) if "_at" in form else (apart, pointer + 32)
+        expected.append(["MPI_File_write_at_all", "view.dat", f"~{8 + 8 * rank + 2 * 16}", digest(rank, 11)])
+        for i, form in enumerate(shared):
+            name = f"MPI_File_{form[: form.startswith('i')]}write{form.removeprefix('i')}"
+            expected.append([name, "shared.dat", "-1", digest(rank, 12 + i)])
+        got = transfers(trace)
+        assert got[:-4] == expected
+        reads = ["read_ordered", "read_ordered_begin", "read_shared", "iread_shared"]
+        assert [row[0] for row in got[-4:]] == [f"MPI_File_{name}" for name in reads]
+        assert got[-4][1:] == got[-3][1:] == ["shared.dat", "-1", digest(rank, 13)]

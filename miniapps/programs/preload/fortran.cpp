@@ -552,6 +552,91 @@ EACH_BINDING(MAKES, intercomm_merge, "merged", (F *comm, F *high, F *made), (com
     }
 EACH_BINDING(COMMUNICATORS, 0)
 
+// Files.
+
+namespace {
+
+// A text of Fortran, without the blanks at its end.
+std::string text_of(const char *text, std::size_t length) {
+    while (length && text[length - 1] == ' ') --length;
+    return std::string(text, length);
+}
+
+MPI_File file_of(const MPI_Fint *handle) { return PMPI_File_f2c(*handle); }
+
+}  // namespace
+
+#define FILES(SUFFIX, _)                                                                                                   \
+    void mpi_file_open##SUFFIX(F *comm, char *name, F *mode, F *info, F *file, F *code, std::size_t length) {              \
+        static const auto real = next<decltype(&mpi_file_open##SUFFIX)>("mpi_file_open" #SUFFIX);                          \
+        F own_code = 0;                                                                                                    \
+        if (!code) code = &own_code;                                                                                       \
+        opening(comm_of(comm), text_of(name, length), *mode, [&] {                                                         \
+            real(comm, name, mode, info, file, code, length);                                                              \
+            return *code;                                                                                                  \
+        }, [&] { return file_of(file); });                                                                                 \
+    }                                                                                                                      \
+    void mpi_file_set_view##SUFFIX(F *file, MPI_Offset *begin, F *element, F *pattern, char *name, F *info, F *code,       \
+                                   std::size_t length) {                                                                   \
+        static const auto real = next<decltype(&mpi_file_set_view##SUFFIX)>("mpi_file_set_view" #SUFFIX);                  \
+        F own_code = 0;                                                                                                    \
+        if (!code) code = &own_code;                                                                                       \
+        {                                                                                                                  \
+            const Inside from_here;                                                                                        \
+            real(file, begin, element, pattern, name, info, code, length);                                                 \
+        }                                                                                                                  \
+        if (*code == MPI_SUCCESS && on()) viewing(file_of(file), type_of(pattern));                                        \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, file_close, (F *file))                                                                                   \
+        if (on()) closing(file_of(file));                                                                                  \
+        const Inside from_here;                                                                                            \
+        real(file, code);                                                                                                  \
+    }
+EACH_BINDING(FILES, 0)
+
+#define ENDS(SUFFIX, LOWER)                                                                                                \
+    BEGIN(SUFFIX, LOWER##_end, (F *file, void *data, F *status))                                                           \
+        Status got(status);                                                                                                \
+        const auto run = [&] { return real(file, data, got.place(), code), *code; };                                       \
+        on() ? split_end(file_of(file), run, [&] { return got.c(); }) : run();                                             \
+    }
+EACH_BINDING(ENDS, file_write_all)
+EACH_BINDING(ENDS, file_write_at_all)
+EACH_BINDING(ENDS, file_write_ordered)
+EACH_BINDING(ENDS, file_read_all)
+EACH_BINDING(ENDS, file_read_at_all)
+EACH_BINDING(ENDS, file_read_ordered)
+
+#define GIVEN_PARAMETER MPI_Offset *offset,
+#define GIVEN_ARGUMENT offset,
+#define GIVEN_OFFSET *offset
+#define NONE_PARAMETER
+#define NONE_ARGUMENT
+#define NONE_OFFSET 0
+#define BLOCKING_PARAMETER , F *status
+#define BLOCKING_BEGIN Status got(status);
+#define BLOCKING_ARGUMENT , got.place()
+#define BLOCKING_RUN transfer.blocking(SITE, run, [&] { return got.c(); });
+#define NONBLOCKING_PARAMETER , F *request
+#define NONBLOCKING_BEGIN
+#define NONBLOCKING_ARGUMENT , request
+#define NONBLOCKING_RUN transfer.nonblocking(SITE, run, [&] { return request_of(request); });
+#define SPLIT_PARAMETER
+#define SPLIT_BEGIN
+#define SPLIT_ARGUMENT
+#define SPLIT_RUN transfer.split(SITE, own, run);
+#define TRANSFERS(SUFFIX, HOW, NAME, DATA, KIND, WHERE, OFFSET)                                                            \
+    BEGIN(SUFFIX, file_##NAME, (F *file, OFFSET##_PARAMETER DATA *data, F *count, F *type HOW##_PARAMETER))                \
+        HOW##_BEGIN                                                                                                        \
+        const auto run = [&] { return real(file, OFFSET##_ARGUMENT data, count, type HOW##_ARGUMENT, code), *code; };      \
+        const MPI_File own = file_of(file);                                                                                \
+        if (!on() || own == MPI_FILE_NULL) return void(run());                                                             \
+        const Transfer transfer(KIND, own, Where::WHERE, OFFSET##_OFFSET, at(data), *count, type_of(type));                \
+        HOW##_RUN                                                                                                          \
+    }
+#define TRANSFER(...) EACH_BINDING(TRANSFERS, __VA_ARGS__)
+#include "files.inc"
+
 }  // extern "C"
 
 #endif
