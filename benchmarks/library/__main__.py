@@ -3,10 +3,12 @@
     python -m benchmarks.library local --json benchmarks/results/library-2-cores-DATE.json
     python -m benchmarks.library --reproblas DIRECTORY_OF_ITS_SOURCES
 
-`local`: without the message between ranks. `whole`: whole calls, over ranks. Ratios are of rounds, each to its peer
+`local`: without the message between ranks. `whole`: whole calls, over ranks. `drawn`: how many of 200,000 drawn calls have
+other bits than Python's. Ratios are of rounds, each to its peer
 in the same round. ReproBLAS is compiled beforehand (`make update && make`); without it its rows are left out.
 """
 
+import json
 import shutil
 import sys
 import tempfile
@@ -20,6 +22,8 @@ from miniapps.programs.building import mpi_compiler
 from miniapps.programs.library import build
 
 SOURCE = Path(__file__).parent / "sums.cpp"
+CALLS = Path(__file__).parents[2] / "tests" / "mpi" / "programs" / "library_drawn.py"
+DRAWN = {1: 30000, 2: 20000, 3: 20000, 4: 20000, 8: 10000}  # calls by ranks
 NAMES = ("run", "layout", "exact", "integer vectors", "ReproBLAS")
 
 
@@ -64,6 +68,24 @@ def measured(options, ranks: int, n: int, fields: int, binades: int, local: bool
     return rows
 
 
+def drawn(options) -> list[dict]:
+    """10^5 drawn calls for each of two seeds, beside Python: not a time but a proof."""
+    return [compared(options, seed, *case) for seed in (1, 2) for case in DRAWN.items()]
+
+
+def compared(options, seed: int, ranks: int, cases: int) -> dict:
+    """The row of some drawn calls."""
+    words = [build().prefix / "lib" / "libfpna.so", "--cases", max(cases // options.part, 1), "--seed", seed]
+    command = [*mpirun(), "-n", str(ranks), sys.executable, str(CALLS), *map(str, words)]
+    found = json.loads(output_of(command))
+    if not options.quiet:
+        print(
+            "\n".join([f"{ranks} ranks, seed {seed}: {found['failed']} failed", *found["failures"]]),
+            file=sys.stderr,
+        )
+    return {key: found[key] for key in ("ranks", "cases", "seed", "failed", "seconds")}
+
+
 _built: dict[str, Path] = {}
 
 
@@ -96,13 +118,16 @@ def built(reproblas: str | None) -> Path:
     return _built[key]
 
 
-PARTS = {"local": local, "whole": whole}
+PARTS = {"local": local, "whole": whole, "drawn": drawn}
 
 
 def main(argv=None) -> int:
     """Measure, print and write."""
     parser = parts_parser("library", __doc__, PARTS, rounds=9)
     parser.add_argument("--reproblas", metavar="DIR", help="the directory in which ReproBLAS was compiled")
+    parser.add_argument(
+        "--part", type=int, default=1, help="draw only the N-th part of the calls", metavar="N"
+    )
     try:
         run_parts("library", parser, PARTS, argv)
     finally:

@@ -39,7 +39,7 @@ void add_rows_of_ranks(Addition addition, Float *rows, std::size_t n, std::size_
     for (std::size_t step = 1; step < n; step *= 2)
         for (std::size_t r = 0; r + step < n; r += 2 * step)
             for (std::size_t i = 0; i < length; ++i) rows[r * length + i] += rows[(r + step) * length + i];
-    std::copy(rows, rows + length, total);
+    for (std::size_t i = 0; i < length; ++i) total[i] = rows[i] + Float(0);  // zeros of any signs are +0.0
 }
 
 // One reduction of `length` numbers of the MPI type `basic`. `shares`: those of each rank, of a REDUCE_SCATTER. `send` and

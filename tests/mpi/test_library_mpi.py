@@ -19,7 +19,7 @@ from tests.mpi.test_observed_mpi import debian
 from tests.ranks import on_ranks
 
 EXAMPLES = ROOT / "docs" / "examples" / "sums"
-CALLS = "library_calls.py"
+CALLS, DRAWN = "library_calls.py", "library_drawn.py"
 DEBIAN = "debian"
 FLAGS = ["-O2", "-Wall", "-Werror", "-ffp-contract=off"]
 # (library, ranks, threads)
@@ -143,6 +143,25 @@ def reported(library, size):
 @pytest.mark.parametrize("name", sections(CALLS))
 def test_calls_of_c(name, library, size):
     assert reported(library, size)[name] == []
+
+
+def drawn(library, size, cases, seed):
+    (prefix,) = config(compilers(library) / "mpicxx")["prefix"]
+    words = [PROGRAMS / DRAWN, f"{prefix}/lib/libfpna.so", "--cases", cases, "--seed", seed]
+    run = on_ranks(size, words, library, timeout=600)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return json.loads(run.stdout)["failures"]
+
+
+@layouts(1, 3, slow=(2, 4), others=(2,))
+def test_drawn_calls_have_the_bits_of_python(library, size):
+    assert drawn(library, size, 300, 1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_thousands_of_drawn_calls(size):
+    assert drawn(LIBRARIES[0], size, 4000, 100 + size) == []
 
 
 @pytest.mark.parametrize("library", [LIBRARIES[0], DEBIAN])

@@ -4,210 +4,31 @@ reports, floating-point environments. Run by tests/mpi/test_library_mpi.py with 
 import ctypes
 import math
 import random
-import sys
 
 import numpy as np
+from library_drawn import drawn_numbers
+from library_interface import (
+    EXACT,
+    HANDLE,
+    LAYOUT,
+    LIBRARY,
+    RANK,
+    REFUSED,
+    RUN,
+    SIZE,
+    Report,
+    address,
+    bits,
+    call,
+    pointer,
+    sentence,
+)  # fmt: skip
 from sections import COMM, MPI, report, section
 
-import fpna
-from kernels import registry, scatter, sums  # noqa: F401  (registers the variants)
+from kernels import registry, sums  # noqa: F401  (registers the variants)
 from tests import floating
 
-RANK, SIZE = COMM.rank, COMM.size
-CASES = 60
-RUN, LAYOUT, EXACT = 1, 2, 3
-VARIANT = {RUN: "block-tree", LAYOUT: "binned", EXACT: "exact"}
-BLOCK = 4096
-LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
-REFUSED = 1
-LIBRARY = ctypes.CDLL(sys.argv[1])
-LIBRARY.fpna_error.restype = ctypes.c_char_p
-HANDLE = {4: ctypes.c_int, 8: ctypes.c_void_p}[MPI._sizeof(MPI.COMM_WORLD)]
-NAN = float("nan")
-IN_PLACE = ctypes.c_void_p(int(MPI.IN_PLACE))
-
-
-class Report(ctypes.Structure):
-    _fields_ = [
-        ("field", ctypes.c_int), ("rank", ctypes.c_int), ("number", ctypes.c_int64), ("value", ctypes.c_double),
-        ("lost", ctypes.c_double), ("seconds", ctypes.c_double), ("waiting", ctypes.c_double),
-    ]  # fmt: skip
-
-
-class Options(ctypes.Structure):
-    _fields_ = [
-        ("weights", ctypes.c_void_p), ("mask", ctypes.c_void_p), ("numbers", ctypes.c_void_p),
-        ("threads", ctypes.c_int), ("check", ctypes.c_int), ("report", ctypes.POINTER(Report)),
-    ]  # fmt: skip
-
-
-def address(x, first=0):
-    """Of an element of an array, or None for no array."""
-    return None if x is None else x.ctypes.data + first * x.itemsize
-
-
-def call(of, guarantee, x, y=None, comm=COMM, n=None, layout=(1, 0, 0), into=None, **options):
-    """(code, totals) of a call with a flat array `x`. `layout`: stride, field stride, first element."""
-    stride, field_stride, first = layout
-    fields = options.pop("fields", 1)
-    n = len(x) if n is None else n
-    total = np.full(fields, 7, x.real.dtype if of == "norm2" else x.dtype) if into is None else into
-    given = Options(
-        *(address(options.pop(name, None)) for name in ("weights", "mask", "numbers")), options.pop("threads", 0),
-        options.pop("check", 0), options.pop("report", None),
-    )  # fmt: skip
-    assert not options
-    place = [ctypes.c_ssize_t(stride), ctypes.c_ssize_t(field_stride)]
-    arrays = [ctypes.c_void_p(address(x, first)), *place]
-    if of == "dot":
-        arrays += [ctypes.c_void_p(address(y, first)), *place]
-    code = getattr(LIBRARY, f"fpna_{of}_{LETTERS[x.dtype.name]}")(
-        guarantee, HANDLE(comm.handle), ctypes.c_size_t(n), ctypes.c_size_t(fields), *arrays,
-        ctypes.c_void_p(address(total)), ctypes.byref(given),
-    )  # fmt: skip
-    return code, total
-
-
-def sentence():
-    return LIBRARY.fpna_error().decode()
-
-
-def bits(values):
-    """With which numbers are compared; every NaN is one."""
-    values = np.atleast_1d(np.asarray(values)).copy()
-    real = values.view(values.real.dtype)
-    real[np.isnan(real)] = np.nan
-    return values.tobytes()
-
-
-def drawn_numbers(rng, kind, shape, dtype):
-    real = np.empty(0, dtype).real.dtype
-    limit = np.finfo(real)
-    decades = 250 if real == np.float64 else 25
-    x = rng.standard_normal(shape)
-    if kind == "wide":
-        x = x * 10.0 ** rng.integers(-decades, decades, shape)
-    elif kind == "subnormal":
-        x = rng.integers(-9, 10, shape) * float(limit.smallest_subnormal)
-    elif kind == "near overflow":
-        x = rng.choice([-1, 1, 0.5], shape) * float(limit.max)
-    elif kind == "special":
-        x = np.where(rng.random(shape) < 2e-3, rng.choice([np.inf, -np.inf, np.nan], shape), x)
-    elif kind == "zeros":
-        x = rng.choice([0.0, -0.0], shape)
-    with np.errstate(all="ignore"):
-        return x.astype(real).view(dtype)
-
-
-def tree(values):
-    """The sum of numbers by a balanced tree: neighbours first."""
-    values = list(values)
-    while len(values) > 1:
-        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) & ~1 :]
-    return values[0]
-
-
-def by_variant(guarantee, pairs):
-    """The sum of x, or of products x y, of all ranks by kernels.sums. `pairs`: (x, y or None) of this rank, several
-    for a sum of several parts, such as the real part of a product of complex numbers."""
-    pairs = [(np.ascontiguousarray(x), None if y is None else np.ascontiguousarray(y)) for x, y in pairs]
-    operation = "sum" if pairs[0][1] is None else "dot"
-    variant = registry.get(operation, VARIANT[guarantee], "native")
-    if guarantee == RUN:
-        blocks = range(0, max(len(pairs[0][0]), 1), BLOCK if len(pairs) > 1 else 2**62)
-        own = [
-            sum_of_parts(variant(*(v[b : b + blocks.step] for v in p if v is not None)) for p in pairs)
-            for b in blocks
-        ]
-        return tree(COMM.allgather(tree(own)))
-    columns = [
-        np.concatenate([v for part in COMM.allgather(column) for v in part]) for column in columns_of(pairs)
-    ]
-    return variant(*columns)
-
-
-def columns_of(pairs):
-    xs, ys = zip(*pairs, strict=True)
-    return [xs] if ys[0] is None else [xs, ys]
-
-
-def sum_of_parts(values):
-    first, *others = values
-    for value in others:
-        first = first + value
-    return first
-
-
-def expected(of, guarantee, x, y, weights, mask):
-    """The total of one field by kernels.sums, of arrays of this rank."""
-    real = x.real.dtype
-
-    def masked(v):
-        return v if mask is None else np.where(mask != 0, v, real.type(0))
-
-    parts_x = [x.real, x.imag] if np.iscomplexobj(x) else [x]
-    if of == "sum":
-        factors = None if weights is None else masked(weights)
-        values = [by_variant(guarantee, [(masked(p), factors)]) for p in parts_x]
-    elif of == "dot":
-        parts_x = [masked(p if weights is None else p * weights) for p in parts_x]
-        if not np.iscomplexobj(x):
-            values = [by_variant(guarantee, [(parts_x[0], masked(y))])]
-        else:
-            a, b, c, d = *parts_x, masked(y.real), masked(y.imag)
-            values = [
-                by_variant(guarantee, [(a, c), (b, d)]),
-                by_variant(guarantee, [(a, d), (masked(-b), c)]),
-            ]
-    else:
-        whole = [np.concatenate(COMM.allgather(masked(p))) for p in parts_x]
-        values = [registry.get("norm", VARIANT[guarantee], "native")(np.concatenate(whole))]
-    return np.array(values, real).view(real if of == "norm2" else x.dtype)
-
-
-@section
-def totals_have_the_bits_of_kernels_sums():
-    shared, own = random.Random(11), np.random.default_rng([12, RANK])
-    for case in range(CASES):
-        of = shared.choice(["sum", "sum", "dot", "norm2"])
-        guarantee = shared.choice([RUN, LAYOUT, EXACT])
-        dtype = np.dtype(shared.choice([*LETTERS]))
-        kind = shared.choice(["plain", "wide", "subnormal", "near overflow", "special", "zeros"])
-        fields = shared.choice([1, 1, 2, 5])
-        if of == "norm2" and guarantee == RUN and (SIZE > 1 or dtype.kind == "c"):
-            guarantee = EXACT  # the order of the parts is the library's own
-        n = int(own.choice([0, 1, 7, 255, 4095, 4096, 4097, 9001]))
-        step, reverse, by_element = shared.choice([1, 1, 2, 3]), shared.random() < 0.3, shared.random() < 0.5
-        cells = drawn_numbers(
-            own, kind, (max(n * fields * step, 1) * dtype.itemsize // dtype.type(0).real.itemsize,), dtype
-        )
-        others = drawn_numbers(
-            own, shared.choice(["plain", kind]), (len(cells.view(cells.real.dtype)),), dtype
-        )
-        stride, field_stride = (step * fields, 1) if by_element else (step, n * step)
-        first = max(n - 1, 0) * stride if reverse else 0
-        layout = (-stride if reverse else stride, field_stride, first)
-        real = cells.real.dtype
-        weights = drawn_numbers(own, "plain", n, real) if shared.random() < 0.3 and of != "norm2" else None
-        mask = own.integers(0, 2, n).astype(np.uint8) if shared.random() < 0.3 else None
-        places = first + layout[0] * np.arange(n)
-        with np.errstate(all="ignore"):
-            wanted = [
-                expected(
-                    of,
-                    guarantee,
-                    cells[places + f * field_stride],
-                    others[places + f * field_stride],
-                    weights,
-                    mask,
-                )
-                for f in range(fields)
-            ]
-        options = {"weights": weights, "mask": mask, "threads": shared.choice([0, 1, 2, 4])}
-        code, total = call(of, guarantee, cells, others, n=n, layout=layout, fields=fields, **options)
-        if code or bits(total) != bits(np.concatenate(wanted)):
-            what = f"{of}, guarantee {guarantee}, {dtype}, {kind}, n {n}, {fields} fields, {layout}"
-            yield f"case {case}: {what}: {total}, expected {wanted}, code {code}"
+FIRST = 100  # calls of a communicator that compare what ranks pass
 
 
 @section
@@ -222,9 +43,6 @@ def a_refusal_on_one_rank_is_a_sentence_on_all():
     code, _ = call("norm2", EXACT, x, weights=x if RANK == 0 else None)
     if code != REFUSED or "rank 0: norm2 takes no weights" not in sentence():
         yield f"weights of a norm: {code}, {sentence()!r}"
-
-
-FIRST = 100  # calls of a communicator that compare what ranks pass
 
 
 def reduction(name, comm, *words, guarantee=EXACT, type=MPI.DOUBLE, into=None):
@@ -447,47 +265,17 @@ def accumulators_are_exact_sums():
     if LIBRARY.fpna_acc_allreduce(one, ctypes.c_size_t(1), HANDLE(COMM.handle)):
         yield sentence()
     ones = np.ones(500)
-    wanted = by_variant(EXACT, [(np.concatenate([x, y]), np.concatenate([ones, y]))])
+    all_x, all_ones, all_y = (np.concatenate(COMM.allgather(values)) for values in (x, ones, y))
+    exact = registry.get("dot", "exact", "native")
+    wanted = exact(np.concatenate([all_x, all_y]), np.concatenate([all_ones, all_y]))
     if bits(LIBRARY.fpna_acc_value_d(one)) != bits(wanted):
         yield f"{LIBRARY.fpna_acc_value_d(one)!r}, expected {wanted!r}"
     if LIBRARY.fpna_acc_allreduce(one, ctypes.c_size_t(2**31), HANDLE(COMM.handle)) != REFUSED:
         yield "more accumulators than a message holds were taken"
 
 
-def shared_out(values, seed):
-    """This rank's part of arrays that all ranks have, at drawn places."""
-    n = len(values[0])
-    cuts = [0, *np.sort(np.random.default_rng(seed).integers(0, n + 1, SIZE - 1)), n]
-    return [np.ascontiguousarray(value[cuts[RANK] : cuts[RANK + 1]]) for value in values]
-
-
-def drawn_case(case):
-    """(rng, numbers of a drawn kind, letter of their type), the same on all ranks."""
-    rng = np.random.default_rng(1000 + case)
-    dtype = ["float32", "float64"][case % 2]
-    kind = ["normal", "wide", "subnormal", "near overflow", "special", "zeros"][case // 2 % 6]
-    return rng, drawn_numbers(rng, kind, int(rng.integers(0, 2000)), dtype), LETTERS[dtype]
-
-
-def pointer(x):
-    return ctypes.c_void_p(address(x))
-
-
 @section
-def sums_by_cell_have_the_bits_of_kernels_scatter():
-    adds = registry.get("scatter_add", "exact", "native")
-    for case in range(CASES):
-        rng, x, letter = drawn_case(case)
-        cells = int(rng.integers(1, 40))
-        cell = rng.integers(0, cells, len(x))
-        own, mine = shared_out((x, cell), case)
-        total = np.full(cells, 7, x.dtype)
-        code = getattr(LIBRARY, f"fpna_scatter_add_{letter}")(
-            HANDLE(COMM.handle), ctypes.c_size_t(len(own)), pointer(mine), pointer(own), ctypes.c_size_t(cells),
-            pointer(total), case % 3,
-        )  # fmt: skip
-        if code or bits(total) != bits(adds(x, cell, cells)):
-            yield f"case {case}: {sentence() if code else total}"
+def a_cell_that_there_is_not_is_refused():
     cell, x = np.array([0, 5 if RANK == SIZE - 1 else 1]), np.ones(2)
     code = LIBRARY.fpna_scatter_add_d(
         HANDLE(COMM.handle),
@@ -500,60 +288,6 @@ def sums_by_cell_have_the_bits_of_kernels_scatter():
     )
     if code != REFUSED or (RANK == SIZE - 1 and "cell 5 of element 1 is not from 0 to 1" not in sentence()):
         yield f"a cell that is none: {code}, {sentence()}"
-
-
-@section
-def places_of_extremes_are_those_of_the_smallest_number():
-    for case in range(CASES):
-        rng, x, letter = drawn_case(case)
-        x = np.round(x) if case % 4 else x
-        numbers = rng.permutation(3 * len(x) + 1)[: len(x)]
-        own, mine = shared_out((x, numbers), case)
-        for which, best in (("min", np.nanmin), ("max", np.nanmax)):
-            value, number = np.zeros(1, x.dtype), np.zeros(1, np.int64)
-            code = getattr(LIBRARY, f"fpna_{which}loc_{letter}")(
-                HANDLE(COMM.handle), ctypes.c_size_t(len(own)), pointer(own), ctypes.c_ssize_t(1), pointer(mine),
-                pointer(value), pointer(number),
-            )  # fmt: skip
-            if not len(x):
-                right = number[0] == -1
-            else:
-                wanted = np.isnan(x) if np.isnan(x).any() else x == best(x)
-                right = number[0] == numbers[wanted].min() and bits(value) == bits(x[numbers == number[0]])
-            if code or not right:
-                yield f"case {case}, {which}: {sentence() if code else (value, number)}"
-
-
-@section
-def reductions_have_the_bits_of_fpna_wrap():
-    types = {"s": MPI.FLOAT, "d": MPI.DOUBLE}
-    wrapped = {
-        RUN: fpna.wrap(COMM, guarantee="run", ordering="binomial"),
-        EXACT: fpna.wrap(COMM, guarantee="exact"),
-    }
-    for case in range(CASES):
-        _, _, letter = drawn_case(case)
-        length = int(np.random.default_rng(case).integers(0, 6000))
-        rng = np.random.default_rng([case, RANK])
-        x = drawn_numbers(rng, ["normal", "wide"][case % 2], length, ["float32", "float64"][case % 2])
-        arguments = length, HANDLE(MPI._handleof(types[letter])), HANDLE(COMM.handle)
-        for guarantee, comm in wrapped.items():
-            expected, total, later = np.empty_like(x), np.empty_like(x), x.copy()
-            comm.Allreduce(x, expected, blocks=RANK)
-            code = LIBRARY.fpna_allreduce(guarantee, pointer(x), pointer(total), *arguments)
-            request = ctypes.c_void_p()
-            code |= LIBRARY.fpna_iallreduce(
-                guarantee, IN_PLACE, pointer(later), *arguments, ctypes.byref(request)
-            )
-            code |= LIBRARY.fpna_wait(ctypes.byref(request))
-            if code or request or not bits(total) == bits(later) == bits(expected):
-                yield f"case {case}, guarantee {guarantee}: {sentence() if code else 'other bits'}"
-    x = np.ones(2)
-    code = LIBRARY.fpna_allreduce(
-        LAYOUT, pointer(x), pointer(x.copy()), 2, HANDLE(MPI._handleof(MPI.DOUBLE)), HANDLE(COMM.handle)
-    )
-    if code != REFUSED or "pass the rows" not in sentence():
-        yield f"layout: {code}, {sentence()}"
 
 
 @section
