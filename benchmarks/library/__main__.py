@@ -3,9 +3,9 @@
     python -m benchmarks.library local --json benchmarks/results/library-2-cores-DATE.json
     python -m benchmarks.library --reproblas DIRECTORY_OF_ITS_SOURCES
 
-`local`: without the message between ranks. `whole`: whole calls, over ranks. `drawn`: how many of 200,000 drawn calls have
-other bits than Python's. Ratios are of rounds, each to its peer
-in the same round. ReproBLAS is compiled beforehand (`make update && make`); without it its rows are left out.
+`local`: without the message between ranks. `whole`: whole calls, over ranks. `drawn`: how many of 200,000 drawn calls
+have other bits than Python's. Ratios are of rounds, each to its peer in the same round. ReproBLAS is compiled
+beforehand (`make update && make`); without it its rows are left out.
 """
 
 import json
