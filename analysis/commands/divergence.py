@@ -22,6 +22,7 @@ from kernels.as_json import Document, rows
 from miniapps.untrusted.certificate import CERTIFICATE
 
 if TYPE_CHECKING:
+    from analysis.divergence.in_files import Write
     from analysis.operations import Audited
 
 SUMMARY = "where runs part: the first step, name and block whose bits differ"
@@ -100,6 +101,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--audit", action="append", metavar="RUN",
         help="a run of `operations`, which says what is known of a watched module's operation (those beside the first)",
     )  # fmt: skip
+    parser.add_argument(
+        "--byte", action="append", default=[], metavar="FILE:N", type=_byte,
+        help="say which calls wrote byte N of FILE, counted from 0, under `fpna run`; may be given several times",
+    )  # fmt: skip
+
+
+def _byte(text: str) -> tuple[str, int]:
+    """(name of the file, number of the byte) of `FILE:N`."""
+    name, _, number = text.rpartition(":")
+    if not name or not number.isascii() or not number.isdecimal() or len(number) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a file and the number of a byte, as in out.dat:224")
+    return name, int(number)
 
 
 def run(options: argparse.Namespace) -> Answer:
@@ -108,10 +121,13 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.divergence.calls import by_call
     from analysis.divergence.cause import cause
     from analysis.divergence.compare import NothingInCommon, compare
+    from analysis.divergence.in_files import on_byte, writes
+    from analysis.divergence.recorded import row_of
     from analysis.divergence.steps import growth
     from analysis.headline import headline_of
     from analysis.page.tables import calls_table, comparison_frames, steps_table
     from analysis.power import power_note
+    from analysis.runs import label
     from analysis.sentences import apart_sentence, sentence
 
     places = [split(run) for run in options.runs]
@@ -127,6 +143,11 @@ def run(options: argparse.Namespace) -> Answer:
     audits = functools.cache(lambda: _audits(options, places[0][0]))
     if options.audit:
         audits()
+
+    @functools.cache
+    def written(run: tuple[str, int]) -> list[Write]:
+        return writes(row_of(frames, run)["path"], run[1])
+
     shown: list[Part] = []
     comparisons, causes, rows, facts, steps, calls, apart = [], [], [], [], [], [], []
     for other in others:
@@ -140,6 +161,9 @@ def run(options: argparse.Namespace) -> Answer:
             continue
         judged = cause(frames, comparison)
         told = remarks(comparison, frames, judged, audits() if judged and judged.operation else ())
+        for file, byte in options.byte:
+            own = {label(run): written(run) for run in (reference, other)}
+            told += [(f"byte {byte:,}", said) for said in on_byte(own, file, byte)]
         shown += [Bold(sentence(comparison)), *(line(*each) for each in first_of_each(told))]
         if comparison.differs:
             steps.append(growth(frames, reference, other))

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.divergence.classes import FROM_INPUT, KERNEL, ORDER, Cause
 from analysis.divergence.rounding import OPEN, Judgement
-from analysis.divergence.scene import Scene, which_ranks
+from analysis.divergence.scene import SHOWN, Scene, which_ranks
 from analysis.load.guard import read_run
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.records import OF_FILE, OFFSET, VIEW_OFFSET, WRITTEN
@@ -25,6 +25,10 @@ class Stretch:
     begin: int | None
     scattered: bool
     bytes: int
+
+    def holds(self, byte: int) -> bool:
+        """Whether the data surely hold this byte of the file."""
+        return self.begin is not None and not self.scattered and self.begin <= byte < self.begin + self.bytes
 
     def __str__(self) -> str:
         whole = f"{self.bytes:,} bytes of {self.file or 'a file without a name'}"
@@ -54,6 +58,62 @@ def stretches(trace: RankTrace, repeat: int) -> dict[int, Stretch]:
         )
         for after, own in found.items()
     }
+
+
+@dataclass(frozen=True)
+class Write:
+    """A call by which `rank` wrote data to a file; `start` in ns, on the clock of rank 0."""
+
+    call: str
+    rank: int
+    step: int
+    start: float
+    data: Stretch
+
+    def __str__(self) -> str:
+        return f"{self.call}, step {self.step}, on rank {self.rank}: {self.data}"
+
+
+def writes(run: str, repeat: int) -> list[Write]:
+    """All writes to files in a run, in the order in which they began. Raises TraceError."""
+    found = []
+    for trace in read_run(run, ("events", "values", "fingerprints")):
+        own, prints, events = stretches(trace, repeat), trace.tables["fingerprints"], trace.tables["events"]
+        known = np.array([name.startswith(WRITTEN) for name in trace.names] or [False])
+        for row in np.flatnonzero(known[prints["name"]] & (prints["repeat"] == repeat)).tolist():
+            after, step = int(prints["after"][row]), int(prints["step"][row])
+            if after not in own or not 0 < after <= len(events["start"]):
+                continue
+            start = float(events["start"][after - 1]) + trace.attributes.get("clock_offset_ns", 0.0)
+            call = trace.names[prints["name"][row]].removeprefix(WRITTEN)
+            found.append(Write(call, int(trace.attributes["rank"]), step, start, own[after]))
+    return sorted(found, key=lambda write: (write.step, write.start))
+
+
+def on_byte(runs: dict[str, list[Write]], file: str, byte: int) -> list[str]:
+    """Sentences on the writes that put a byte, counted from 0, into a file. `runs`: the writes of each run, by its
+    label; `file`: a name, or the end of a path."""
+    of_file = {
+        run: [each for each in own if each.data.file == file or each.data.file.endswith(f"/{file}")]
+        for run, own in runs.items()
+    }
+    if not any(of_file.values()):
+        names = sorted({each.data.file for own in runs.values() for each in own})
+        known = f"recorded are {', '.join(names[:SHOWN])}" if names else "no write to a file is recorded"
+        return [f"no write to {file} is recorded; {known} (writes without MPI are not seen)"]
+    return [f"{said} in {run}" for run, own in of_file.items() if own for said in _holding(own, byte)]
+
+
+def _holding(here: list[Write], byte: int) -> list[str]:
+    """Which of the writes to a file of one run hold a byte."""
+    begun = [each for each in here if each.data.begin is not None and each.data.begin <= byte]
+    sure = [each for each in begun if each.data.holds(byte)]
+    said = list(map(str, sure[-SHOWN:])) or ["no write is known to hold it"]
+    said += [f"{len(sure) - SHOWN} earlier writes hold it, too"] if len(sure) > SHOWN else []
+    maybe = sum(each.data.scattered for each in begun)
+    said += [f"{maybe} writes in views with gaps may hold it"] if maybe else []
+    unknown = sum(each.data.begin is None for each in here)
+    return said + ([f"{unknown} writes at places that are not recorded may hold it"] if unknown else [])
 
 
 def _stretches(scene: Scene) -> list[Stretch | None]:
@@ -93,6 +153,9 @@ def of_read(scene: Scene, name: str) -> Cause:
     """Data that a rank read from a file differ."""
     why = [f"{which_ranks(scene)} read other bytes{_told(scene)}", "all that was recorded before it is equal"]
     names = scene.frames.recorded("fingerprints", *scene.comparison.b)
+    if "read_shared" in name.partition(" ")[0]:
+        why.append("ranks take their parts at the shared file pointer in the order in which they come")
+        return Cause(ORDER, scene.at, name, scene.rank, scene.event(name), tuple(why))
     instead, reason = "", ""
     if any(each.startswith(WRITTEN) for each in names):
         instead = ORDER

@@ -1,6 +1,7 @@
 """`fpna run`: calls that write and read files, with known bytes at known places."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 import xxhash
 
+from analysis.__main__ import main
 from analysis.divergence.calls import by_call
 from analysis.divergence.cause import cause
+from analysis.divergence.in_files import on_byte, writes
 from miniapps.trace import read_run
 from miniapps.trace.records import OF_FILE, OFFSET, READ, VIEW_OFFSET, WRITTEN
 from tests.mpi.test_observed_mpi import BOTH, HERE, built, compared, debian, observed, under_debian  # noqa: F401
@@ -96,6 +99,73 @@ def test_the_first_write_that_differs_is_named_with_its_place_in_the_file(checkp
     begin = (2 * 3 + 1) * 32
     assert begin <= differing(one, other) < begin + 32
     assert f"rank 1 wrote other bytes: 32 bytes of out.dat (from byte {begin} on)" in found.why
+
+
+def test_the_writes_of_a_byte_are_found(checkpoints, built, tmp_path, capsys):  # noqa: F811
+    runs = [str(checkpoints(name, **env)[0]) for name, env in (("a", {}), ("b", {"NUDGE": "1,2"}))]
+    main(["divergence", *runs, "--byte", "out.dat:255", "--byte", "out.dat:384", "--byte", "other:0"])
+    printed = capsys.readouterr().out
+    for run in "ab":
+        assert re.search(
+            r"byte 255 +MPI_File_write_at_all at dump \(.*\) from main \(.*\) on file 1, step 6, "
+            rf"on rank 1: 32 bytes of out.dat \(from byte 224 on\) in {run}:0\n",
+            printed,
+        )
+        assert f"byte 384       no write is known to hold it in {run}:0" in printed
+    assert "byte 0         no write to other is recorded; recorded are out.dat" in printed
+
+
+def test_the_place_of_a_byte_may_be_unknown_and_shared_pointers_move_by_arrival(built, tmp_path):  # noqa: F811
+    for name in "ab":
+        (tmp_path / f"in-{name}").mkdir()
+        at = tmp_path / f"in-{name}"
+        observed(2, "mpich", tmp_path / name, [built("mpich", "files.c"), at], "--same-but", at)
+    own = {"a:0": writes(str(tmp_path / "a"), 0)}
+    assert on_byte(own, "in-a/view", 40) == [
+        "no write is known to hold it in a:0", "2 writes in views with gaps may hold it in a:0"
+    ]  # fmt: skip
+    assert on_byte(own, "shared", 1)[1] == "16 writes at places that are not recorded may hold it in a:0"
+    first, again = on_byte(own, "forms", 31)
+    for call, said in (("write_all_forms (", first), ("write_all_forms_c (", again)):
+        assert said.startswith(f"MPI_File_write at {call}") and said.endswith("forms (from byte 0 on) in a:0")
+    assert on_byte(own, "orms", 31)[0].startswith("no write to orms is recorded; recorded are ")
+    found = judged(tmp_path / "a", tmp_path / "b")
+    if found:  # reads with the shared pointer came in another order
+        assert found.kind == "message order" and "MPI_File_read_shared" in found.name
+
+
+HDF5 = """\
+import sys
+import numpy as np
+import h5py
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+with h5py.File(sys.argv[1], "w", driver="mpio", comm=comm) as file:
+    data = file.create_dataset("x", (8 * comm.size,), "f8")
+    own = np.arange(8.0) + 100 * comm.rank + float(sys.argv[2]) * (comm.rank == 1)
+    with data.collective:
+        data[8 * comm.rank : 8 * comm.rank + 8] = own
+"""
+
+
+@pytest.mark.slow
+def test_writes_of_parallel_hdf5_are_seen(tmp_path, monkeypatch):
+    env = debian()
+    python, check = "/usr/bin/python3", "import h5py, mpi4py; assert h5py.get_config().mpi"
+    env.pop("PYTHONPATH")
+    alone = ["mpirun.openmpi", "-n", "1", python, "-c", check]
+    if subprocess.run(alone, env=env, capture_output=True).returncode:
+        pytest.skip("no parallel h5py of Debian (apt-get install python3-h5py-mpi python3-mpi4py)")
+    script = tmp_path / "h5.py"
+    script.write_text(HDF5)
+    for name, value in (("a", 0), ("b", 2**-40)):
+        options = ["--same-but", f"{name}.h5", "--same-but", str(value)]
+        under_debian(2, tmp_path / name, [python, script, f"{name}.h5", value], *options, cwd=tmp_path)
+    found = judged(tmp_path / "a", tmp_path / "b")
+    assert found.at.name.startswith(f"{WRITTEN}MPI_File_write_at") and found.rank == 1, found
+    a, b = ((tmp_path / f"{name}.h5").read_bytes() for name in "ab")
+    (said, *_) = on_byte({"b:0": writes(str(tmp_path / "b"), 0)}, "b.h5", differing(a, b))
+    assert "on rank 1" in said
 
 
 def test_a_write_that_differs_after_another_order_of_messages_is_their_effect(checkpoints):

@@ -307,7 +307,7 @@ int MPI_File_close(MPI_File *file) {
 int MPI_File_set_view(MPI_File file, MPI_Offset begin, MPI_Datatype element, MPI_Datatype pattern, const char *representation,
                       MPI_Info info) {
     const int code = PMPI_File_set_view(file, begin, element, pattern, representation, info);
-    if (code == MPI_SUCCESS && on()) viewing(file, pattern);
+    if (code == MPI_SUCCESS && on()) viewing(file, element, pattern);
     return code;
 }
 

@@ -21,7 +21,7 @@ struct Opened {
     Communicator as;         // its name among the files that are open, and its ranks
     int number;              // of the path
     bool has_places = true;  // false for a file that is only read or written in sequence
-    bool scattered = false;  // whether its view has gaps
+    MPI_Count element = 0;   // bytes of an element of its view, if the view may have gaps; else 0
 };
 inline std::mutex files;  // guards `opened`
 inline std::unordered_map<std::uint64_t, Opened> opened;
@@ -65,12 +65,13 @@ inline void closing(MPI_File file) {
 }
 
 // The program has set the view of a file: `pattern` selects its bytes.
-inline void viewing(MPI_File file, MPI_Datatype pattern) {
+inline void viewing(MPI_File file, MPI_Datatype element, MPI_Datatype pattern) {
     const Inside from_here;
     MPI_Aint size = 0;
-    const bool scattered = !dense(pattern, size);
+    MPI_Count bytes = 0;
+    if (!dense(pattern, size)) PMPI_Type_size_x(element, &bytes);
     const std::lock_guard<std::mutex> alone(files);
-    if (const auto place = opened.find(number_of(file)); place != opened.end()) place->second.scattered = scattered;
+    if (const auto place = opened.find(number_of(file)); place != opened.end()) place->second.element = bytes;
 }
 
 // A file as the recorder knows it.
@@ -96,10 +97,15 @@ class Transfer {
         const Inside from_here;
         if (where == Where::POINTER && PMPI_File_get_position(file, &offset) != MPI_SUCCESS) return;
         MPI_Offset byte = 0;
-        if (offset >= 0 && PMPI_File_get_byte_offset(file, offset, &byte) == MPI_SUCCESS) {
-            shape_.at = byte;
-            shape_.scattered = of_.scattered;
-        }
+        if (offset < 0 || PMPI_File_get_byte_offset(file, offset, &byte) != MPI_SUCCESS) return;
+        shape_.at = byte;
+        if (of_.element == 0 || count <= 0 || type == MPI_DATATYPE_NULL) return;
+        MPI_Count size = 0;
+        MPI_Offset last = 0;  // of the call's elements in the file: a view never goes back
+        PMPI_Type_size_x(type, &size);
+        const MPI_Count bytes = size * count, elements = bytes / of_.element;
+        shape_.scattered = elements > 0 && (PMPI_File_get_byte_offset(file, offset + elements - 1, &last) != MPI_SUCCESS ||
+                                            last + of_.element - byte != bytes);
     }
 
     // Runs and records it; `status()`: its status.

@@ -585,7 +585,7 @@ MPI_File file_of(const MPI_Fint *handle) { return PMPI_File_f2c(*handle); }
             const Inside from_here;                                                                                        \
             real(file, begin, element, pattern, name, info, code, length);                                                 \
         }                                                                                                                  \
-        if (*code == MPI_SUCCESS && on()) viewing(file_of(file), type_of(pattern));                                        \
+        if (*code == MPI_SUCCESS && on()) viewing(file_of(file), type_of(element), type_of(pattern));                                 \
     }                                                                                                                      \
     BEGIN(SUFFIX, file_close, (F *file))                                                                                   \
         if (on()) closing(file_of(file));                                                                                  \

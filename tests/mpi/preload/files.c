@@ -195,6 +195,8 @@ int main(int argc, char **argv) {
     tell("write_all", "view", 16 + 16 * rank, 1, taken, sizeof taken);
     MPI_File_write_at(file, 5, x, 1, some, MPI_STATUS_IGNORE); /* the sixth double of this rank: the second of a block */
     tell("write_at", "view", 16 + 16 * rank + 2 * 16 * ranks + 8, 1, taken, sizeof taken);
+    MPI_File_write_at(file, 2, x, 2, MPI_DOUBLE, MPI_STATUS_IGNORE); /* a whole block: the view puts nothing apart */
+    tell("write_at", "view", 16 + 16 * rank + 16 * ranks, 0, x, 16);
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
