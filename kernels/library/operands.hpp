@@ -49,7 +49,10 @@ bool in_place(const Operands<Real> &in, ptrdiff_t step, bool weighted, bool nega
 // Elements of a tile, which stays in the cache while every field takes its numbers from it.
 template <typename Real>
 size_t tile_of(const Operands<Real> &in) {
-    if (in_place(in, in.step, true, false) && !in.totals[0][0].y) return STRETCH;
+    bool whole = in_place(in, in.step, true, false);
+    for (const auto &total : in.totals)
+        for (const Part<Real> &part : total) whole = whole && !part.y && !part.negative;
+    if (whole) return STRETCH;
     const auto span = size_t(std::abs(in.step)) * sizeof(Real);
     size_t tile = TILE;
     while (tile > FEWEST && tile * span > CACHED) tile /= 2;

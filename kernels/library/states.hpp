@@ -66,14 +66,16 @@ FPNA_CLONES void add_to_lanes(Real *lane, Terms terms, size_t n) {
     std::copy_n(own, WIDTH, lane);
 }
 
-// The totals of one block. One of several parts, as of complex numbers, is the sum of their sums, from left to right.
 template <typename Real>
-void add_block(const Operands<Real> &in, size_t begin, size_t end, Real *sums) {
-    struct alignas(64) Row {
-        Real lane[WIDTH] = {};
-    };
-    std::vector<std::vector<Row>> rows;
-    for (const auto &total : in.totals) rows.emplace_back(total.size());
+struct alignas(64) Row {
+    Real lane[WIDTH] = {};
+};
+
+// The totals of one block. One of several parts, as of complex numbers, is the sum of their sums, from left to right.
+// `rows`: room for each part of each total.
+template <typename Real>
+void add_block(const Operands<Real> &in, size_t begin, size_t end, std::vector<std::vector<Row<Real>>> &rows, Real *sums) {
+    for (auto &parts : rows) std::fill(parts.begin(), parts.end(), Row<Real>());
     for_parts(in, begin, end, [&](size_t t, size_t p, const Real *x, const Real *y, size_t n) {
         Real *lane = rows[t][p].lane;
         if (y)
@@ -95,9 +97,11 @@ std::vector<Real> in_blocks(const Operands<Real> &in, int threads) {
 #pragma omp parallel num_threads(team_of(in.n * in.bytes(), threads))
     {
         const DefaultEnvironment environment;
+        std::vector<std::vector<Row<Real>>> rows;
+        for (const auto &total : in.totals) rows.emplace_back(total.size());
 #pragma omp for schedule(static)
         for (std::int64_t b = 0; b < count; ++b)
-            add_block(in, size_t(b) * BLOCK, std::min(in.n, size_t(b + 1) * BLOCK), &sums[size_t(b) * fields]);
+            add_block(in, size_t(b) * BLOCK, std::min(in.n, size_t(b + 1) * BLOCK), rows, &sums[size_t(b) * fields]);
     }
     for (size_t step = 1; step < blocks; step *= 2)
         for (size_t b = 0; b + step < blocks; b += 2 * step)

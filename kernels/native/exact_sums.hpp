@@ -57,16 +57,22 @@ struct Depth {
     int skipped = 0;
 };
 
-// Whether to add the next numbers as a plain loop does: after some that had errors not for a while, longer each time.
+// How many of the next numbers to add as a plain loop does: a tile at first, a stretch after tiles without error, and for
+// some tiles none after one with an error, longer each time.
 struct Plain {
-    bool next() { return pause ? --pause, false : true; }
+    std::size_t next() {
+        if (pause) return --pause, 0;
+        return proven ? STRETCH : TILE;
+    }
+
     void tried(bool exact) {
-        after_error = exact ? 0 : std::min(2 * after_error + 1, LONGEST);
-        pause = after_error;
+        proven = exact;
+        pause = after_error = exact ? 0 : std::min(2 * after_error + 1, LONGEST);
     }
 
   private:
     static constexpr int LONGEST = 15;
+    bool proven = false;
     int pause = 0, after_error = 0;
 };
 
@@ -203,10 +209,14 @@ void add_in_slices(Tiled &words, const Tile<Number> &tile) {
 // Adds at most STRETCH numbers, or a tile of products.
 template <typename Number>
 void add(Tiled &words, const Tile<Number> &tile) {
-    if (tile.n >= FEWEST && words.plain.next() && add_plainly(words, tile)) return;
-    if (tile.errors) return add_in_slices(words, tile);
-    for (std::size_t i = 0; i < tile.n; i += TILE)
-        add_in_slices(words, Tile<Number>{tile.values + i, nullptr, std::min(TILE, tile.n - i)});
+    for (std::size_t i = 0; i < tile.n;) {
+        const double *errors = tile.errors ? tile.errors + i : nullptr;
+        Tile<Number> next{tile.values + i, errors, tile.n - i};
+        const std::size_t plain = next.n < FEWEST ? 0 : words.plain.next();
+        next.n = std::min(next.n, plain ? plain : TILE);
+        if (!plain || !add_plainly(words, next)) add_in_slices(words, next);
+        i += next.n;
+    }
 }
 
 template <typename Element>
