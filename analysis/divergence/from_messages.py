@@ -24,7 +24,7 @@ from analysis.divergence.later import by_arrival
 from analysis.divergence.points import Point
 from analysis.divergence.preceding import NO_WORK
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
-from analysis.divergence.scene import Scene, event_names, which_blocks, which_ranks
+from analysis.divergence.scene import SHOWN, Scene, event_names, which_blocks, which_ranks
 from analysis.load.timeline import WAITING
 from miniapps.trace.records import ADDED, RECEIVED, SENT
 
@@ -75,15 +75,36 @@ def of_received(scene: Scene, name: str) -> Cause:
         ]
         judgement = _of_messages(scene, name)
         return Cause(ORDER, at, call, scene.rank, scene.event(name), tuple(why), rounding=judgement)
+    here, there = scene.neighbours(name)
+    if here is not None and there is not None and here != there:
+        why = [
+            f"it receives from {_ranks(here)} in one run, from {_ranks(there)} in the other: its neighbours differ"
+        ]
+        return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why))
+    near = () if there is None else (_whose(there),)
     if not scene.recorded_as_sent(name):
         why = [f"{which_ranks(scene)} received other bits, and all that was recorded before is equal"]
         advice = scene.advice("what was sent")
-        return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why), HALO, advice)
+        return Cause(KERNEL, at, name, scene.rank, scene.event(name), (*why, *near), HALO, advice)
     why = [
         f"before the exchange every block held the same bits in both runs ({SENT}{name})",
         f"after it {which_ranks(scene)} received other bits around {which_blocks(scene)}",
     ]
-    return Cause(HALO, scene.at, name, scene.rank, scene.event(name), tuple(why))
+    return Cause(HALO, scene.at, name, scene.rank, scene.event(name), (*why, *near))
+
+
+def _ranks(neighbours: list[int]) -> str:
+    """`ranks 1, 1, 3`, as neighbours of a rank; a rank may be several times among them."""
+    real = [str(rank) if rank >= 0 else "outside MPI_COMM_WORLD" for rank in neighbours if rank != -1]
+    shown = ", ".join(real[:SHOWN]) + (", ..." if len(real) > SHOWN else "")
+    return f"{'rank' if len(real) == 1 else 'ranks'} {shown}" if real else "no rank"
+
+
+def _whose(neighbours: list[int]) -> str:
+    """What is known about the neighbours from which a rank received other bits."""
+    one = len({rank for rank in neighbours if rank != -1}) < 2
+    unknown = "" if one else "; their parts have one hash, so the records do not say whose part differs"
+    return f"it receives from its neighbours, {_ranks(neighbours)}{unknown}"
 
 
 def _of_messages(scene: Scene, name: str) -> Judgement:

@@ -116,6 +116,10 @@ class Scene:
         """True if the second run recorded the blocks before this exchange."""
         return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
 
+    def neighbours(self, name: str) -> list[list[int] | None]:
+        """For both runs, the ranks from which `rank` receives in the neighbourhood collective `name`; None: unknown."""
+        return [json.loads(run["neighbours"]).get(name, {}).get(str(self.rank)) for run in (self.a, self.b)]
+
     def advice(self, what: str) -> str:
         """A clause that names the option to record `what` with; another clause if the second run had that option."""
         options, config = (json.loads(self.b[key]) for key in ("options", "config"))

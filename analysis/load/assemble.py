@@ -225,6 +225,7 @@ def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Resu
         "reductions": json.dumps(first.get("reductions", {}), sort_keys=True),
         "unseen": json.dumps(_unseen(ranks), sort_keys=True),
         "unreached": json.dumps(_unreached(ranks), sort_keys=True),
+        "neighbours": json.dumps(_neighbours(ranks), sort_keys=True),
     }
 
 
@@ -243,6 +244,15 @@ def _unreached(ranks: list[Head]) -> list[dict[str, Any]]:
         for own in rank.attributes.get("unreached", []):
             counts[own["call"], own["why"]] += own["calls"]
     return [{"call": call, "why": why, "calls": calls} for (call, why), calls in counts.most_common()]
+
+
+def _neighbours(ranks: list[Head]) -> dict[str, dict[str, list[int]]]:
+    """{call: {rank: the ranks from which it receives}} of neighbourhood collectives."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for rank in ranks:
+        for call, own in rank.attributes.get("neighbours", {}).items():
+            found.setdefault(call, {})[str(rank.attributes["rank"])] = own["from"]
+    return found
 
 
 def _regions(ranks: list[Head]) -> dict[str, str]:

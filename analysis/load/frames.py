@@ -40,7 +40,7 @@ RUNS = {"run": "str", "repeat": "int32", "path": "object", "run_id": "str", "all
         "complete": "bool", "last_step": "int32", "state": "str", "wall_s": "float64", "events": "int64",
         "tracing_s": "float64", "started": "str", "method": "str", "config": "str",
         "environment": "str", "promises": "str", "problem_options": "str", "options": "str", "regions": "str",
-        "reductions": "str", "unseen": "str", "unreached": "str"}  # fmt: skip
+        "reductions": "str", "unseen": "str", "unreached": "str", "neighbours": "str"}  # fmt: skip
 EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 

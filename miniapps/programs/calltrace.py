@@ -96,6 +96,7 @@ LAST_STEP = 2**31 - 1
 HELD = {"MPI_Bcast": "out", "MPI_Allgather": "out", "MPI_Allgatherv": "out", "MPI_Gather": "out", "MPI_Gatherv": "out",
         "MPI_Scatter": "in", "MPI_Scatterv": "in"}  # fmt: skip
 ROOTED = ("MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv")
+NEIGHBOURHOOD = tuple(number for number, name in enumerate(KINDS) if name.startswith("MPI_Neighbor_"))
 FLOATS = tuple(
     number for number, name in enumerate(BASICS) if not name.startswith(("int", "uint", "bool")) and name
 )
@@ -365,15 +366,31 @@ class LogTrace:
                 call: FILE
                 if row["kind"] >= FIRST_WRITE
                 else COLLECTIVE
-                if row["kind"] in COLLECTIVES
+                if row["kind"] in COLLECTIVES and row["kind"] not in NEIGHBOURHOOD
                 else EXCHANGE
                 for row, call in zip(self.first, self.calls, strict=True)
             },
             "reductions": self._reductions(),
             "files": {str(number): name for number, name in log.files.items()},
+            **self._neighbours(),
             "unseen": log.unseen,
             "unreached": self.unreached,
         }
+
+    def _neighbours(self) -> dict[str, dict[str, Any]]:
+        """The attributes `neighbours`, of neighbourhood collectives whose calls had the same ones, and `partners`."""
+        here = np.isin(self.log.records["kind"], NEIGHBOURHOOD)
+        pairs = np.unique(np.stack([self.which[here], self.log.records["peer"][here]], 1), axis=0)
+        stated: dict[str, dict[str, Any]] = {"neighbours": {}, "partners": {}}
+        for group in np.unique(pairs[:, 0]).tolist():
+            every = [self.log.neighbours.get(int(number)) for number in pairs[pairs[:, 0] == group, 1]]
+            known = [each for each in every if each is not None]
+            ranks = {rank for each in known for rank in (*each.sources, *each.targets) if rank >= 0}
+            call = self.calls[group]
+            stated["partners"][call] = sorted(ranks | set(stated["partners"].get(call, ())))
+            if len(every) == len(known) == 1:
+                stated["neighbours"][call] = {"from": list(known[0].sources), "to": list(known[0].targets)}
+        return {name: of for name, of in stated.items() if of}
 
     def _reductions(self) -> dict[str, dict[str, Any]]:
         """The attributes of each reduction; if the MPI library carries out some calls of a line, with its guarantee."""

@@ -20,7 +20,7 @@ from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, read_bytes
 from miniapps.untrusted.text import printable
 
-FORMAT = "fpna-completions-1"
+FORMAT = "fpna-completions-2"
 # kind: the call, of KINDS; done: the number of requests that it found, each in a row of its own, 0 if none was active;
 # place, tag: of a request its place in the array of the call, of a message its source and tag; failed: the calls that
 # found nothing since the last one that found something; number: of a request by its posting, 0 if unknown, of a

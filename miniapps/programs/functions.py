@@ -17,14 +17,7 @@ COUNTED = {
         "MPI_Raccumulate", "MPI_Rget", "MPI_Rget_accumulate", "MPI_Rput",
     ),
     "partitioned": ("MPI_Precv_init", "MPI_Psend_init"),
-    "collectives": (
-        "MPI_Alltoallw", "MPI_Alltoallw_init", "MPI_Ialltoallw",
-        "MPI_Ineighbor_allgather", "MPI_Ineighbor_allgatherv", "MPI_Ineighbor_alltoall", "MPI_Ineighbor_alltoallv",
-        "MPI_Ineighbor_alltoallw", "MPI_Neighbor_allgather", "MPI_Neighbor_allgather_init", "MPI_Neighbor_allgatherv",
-        "MPI_Neighbor_allgatherv_init", "MPI_Neighbor_alltoall", "MPI_Neighbor_alltoall_init",
-        "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallv_init", "MPI_Neighbor_alltoallw",
-        "MPI_Neighbor_alltoallw_init",
-    ),
+    "collectives": ("MPI_Alltoallw", "MPI_Alltoallw_init", "MPI_Ialltoallw"),
     "sessions": ("MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups", "MPI_Session_init"),
     "connections": ("MPI_Comm_join",),
 }  # fmt: skip

@@ -24,7 +24,7 @@ from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes
 from miniapps.untrusted.text import printable, whole
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 6, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 7, 4096
 MOST_COUNTED = 240
 HEADER = np.dtype(
     [
@@ -47,12 +47,13 @@ RECORD = np.dtype(
 KINDS = (
     "MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Allgatherv",
     "MPI_Bcast", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Scan", "MPI_Exscan", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter",
-    "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv", "MPI_Probe",
-    "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
-    "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome", "MPI_Request_get_status",
-    "MPI_Finalize", "MPI_File_write", "MPI_File_write_at", "MPI_File_write_shared", "MPI_File_write_all",
-    "MPI_File_write_at_all", "MPI_File_write_ordered", "MPI_File_read", "MPI_File_read_at", "MPI_File_read_shared",
-    "MPI_File_read_all", "MPI_File_read_at_all", "MPI_File_read_ordered",
+    "MPI_Scatterv", "MPI_Barrier", "MPI_Neighbor_allgather", "MPI_Neighbor_allgatherv", "MPI_Neighbor_alltoall",
+    "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallw", "MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend",
+    "MPI_Recv", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv",
+    "MPI_Sendrecv_replace", "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome",
+    "MPI_Request_get_status", "MPI_Finalize", "MPI_File_write", "MPI_File_write_at", "MPI_File_write_shared",
+    "MPI_File_write_all", "MPI_File_write_at_all", "MPI_File_write_ordered", "MPI_File_read", "MPI_File_read_at",
+    "MPI_File_read_shared", "MPI_File_read_all", "MPI_File_read_at_all", "MPI_File_read_ordered",
 )  # fmt: skip
 # Calls that find requests complete, and the end; calls that write and read files.
 FIRST_COMPLETION, LAST_COMPLETION = KINDS.index("MPI_Test"), KINDS.index("MPI_Finalize")
@@ -80,6 +81,15 @@ class NamedCommunicator:
 
     name: str
     born: int
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The ranks of MPI_COMM_WORLD from which a rank receives and to which it sends in a neighbourhood collective, in
+    MPI's order; -1 for MPI_PROC_NULL, -2 for a rank outside MPI_COMM_WORLD."""
+
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
 
 
 @dataclass
@@ -111,6 +121,7 @@ class RawLog:
     operations: dict[int, str] = field(default_factory=dict)
     communicators: dict[int, NamedCommunicator] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
+    neighbours: dict[int, Neighbours] = field(default_factory=dict)
     counted: list[str] = field(default_factory=list)
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
@@ -314,6 +325,10 @@ def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
     return [tuple(entry)] if fits and all(0 < part < 2**63 for part in entry if type(part) is int) else []
 
 
+def _ranks(ranks: list[Any]) -> tuple[int, ...]:
+    return tuple(rank for rank in ranks if type(rank) is int and -2 <= rank < RANKS)
+
+
 def _take(line: bytes, log: RawLog, where: str) -> None:
     """Add the content of a line of texts to `log`."""
     entry = whole(records.loads(line.decode(errors="replace").encode(), f"{where}: texts")) if line else None
@@ -334,6 +349,8 @@ def _take(line: bytes, log: RawLog, where: str) -> None:
             log.communicators[number] = NamedCommunicator(name, born)
         case {"opened": int(number)}:
             log.files[number] = name[:LONGEST]
+        case {"neighbours": int(number), "from": list(sources), "to": list(targets)}:
+            log.neighbours[number] = Neighbours(_ranks(sources), _ranks(targets))
         case {"python_sum": int(site)}:
             log.python_sites.add(site)
         case {"counted": list(names)}:

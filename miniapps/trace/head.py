@@ -65,6 +65,14 @@ class Unreached(msgspec.Struct):
     calls: Count
 
 
+class Neighbours(msgspec.Struct, rename={"sources": "from", "targets": "to"}):
+    """The neighbours of a rank in a neighbourhood collective, ranks of MPI_COMM_WORLD in MPI's order: -1 for
+    MPI_PROC_NULL, -2 for a rank outside MPI_COMM_WORLD."""
+
+    sources: list[Annotated[int, Meta(ge=-2, le=RANKS_MOST)]]
+    targets: list[Annotated[int, Meta(ge=-2, le=RANKS_MOST)]]
+
+
 class Between(msgspec.Struct):
     """The bytes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks in each exchange, for any
     owners: (rows away, columns away, bytes) of each direction."""
@@ -139,6 +147,7 @@ class Head(msgspec.Struct):
     files: dict[str, Short] | UnsetType = UNSET
     unseen: dict[str, Count] | UnsetType = UNSET
     unreached: list[Unreached] | UnsetType = UNSET
+    neighbours: dict[str, Neighbours] | UnsetType = UNSET
     tracer: TracerCost | UnsetType = UNSET
 
 
@@ -161,6 +170,10 @@ MEANINGS = {
     "unreached": "`fpna run` only: reductions that kept the library's order under a guarantee although the order "
     'matters, `[{"call": "MPI_Allreduce at dot (cg.c:57)", "why": "user operation", '
     '"calls": 120}]`',
+    "neighbours": "`fpna run` only: the neighbours of this rank in each neighbourhood collective whose calls all "
+    "had the same ones, ranks of MPI_COMM_WORLD in MPI's order, -1 for MPI_PROC_NULL: "
+    '`{"MPI_Neighbor_allgather at f (a.c:9)": '
+    '{"from": [1, 3], "to": [1, 3]}}`',
     "environment": "MPI library, node, `boot` (the id of the running kernel, which containers of one machine share), "
     "process id, device, CPU, package versions, threads, whitelisted variables, git revision, hash of "
     "the sources; `arithmetic`: the choices that the loaded libraries report after the first repeat "

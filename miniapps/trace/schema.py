@@ -126,7 +126,8 @@ CPU_TIME, THREAD_TIME, CHAIN_TIME = "cpu_time", "cpu", "chain_cpu"
 MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions", "ledger", "result", "files", "unseen", "unreached")  # fmt: skip
+                   "messages", "reductions", "ledger", "result", "files", "unseen", "unreached",
+                   "neighbours")  # fmt: skip
 
 
 class TraceError(Exception):

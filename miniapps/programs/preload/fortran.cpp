@@ -231,6 +231,27 @@ EACH_BINDING(COLLECTIVE, scatterv,
              (send, counts, places, type, recv, each, to, root, comm),
              scatterv(at(send), counts, places, type_of(type), at(recv), *each, type_of(to), *root, comm_of(comm)))
 EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
+EACH_BINDING(COLLECTIVE, neighbor_allgather, (void *send, F *count, F *type, void *recv, F *each, F *to, F *comm),
+             (send, count, type, recv, each, to, comm),
+             neighbor_allgather(at(send), *count, type_of(type), at(recv), *each, type_of(to), comm_of(comm)))
+EACH_BINDING(COLLECTIVE, neighbor_allgatherv,
+             (void *send, F *count, F *type, void *recv, F *counts, F *places, F *to, F *comm),
+             (send, count, type, recv, counts, places, to, comm),
+             neighbor_allgatherv(at(send), *count, type_of(type), at(recv), counts, places, type_of(to), comm_of(comm)))
+EACH_BINDING(COLLECTIVE, neighbor_alltoall, (void *send, F *count, F *type, void *recv, F *each, F *to, F *comm),
+             (send, count, type, recv, each, to, comm),
+             neighbor_alltoall(at(send), *count, type_of(type), at(recv), *each, type_of(to), comm_of(comm)))
+EACH_BINDING(COLLECTIVE, neighbor_alltoallv,
+             (void *send, F *counts, F *places, F *type, void *recv, F *recv_counts, F *recv_places, F *to, F *comm),
+             (send, counts, places, type, recv, recv_counts, recv_places, to, comm),
+             neighbor_alltoallv(at(send), counts, places, type_of(type), at(recv), recv_counts, recv_places, type_of(to),
+                                comm_of(comm)))
+EACH_BINDING(COLLECTIVE, neighbor_alltoallw,
+             (void *send, F *counts, MPI_Aint *places, F *types, void *recv, F *recv_counts, MPI_Aint *recv_places,
+              F *recv_types, F *comm),
+             (send, counts, places, types, recv, recv_counts, recv_places, recv_types, comm),
+             neighbor_alltoallw(at(send), counts, places, types, at(recv), recv_counts, recv_places, recv_types,
+                                comm_of(comm), [](const F *of, std::size_t i) { return type_of(of + i); }))
 
 // Messages.
 

@@ -87,7 +87,7 @@ class Log {
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
         if (flock(file_, LOCK_EX | LOCK_NB)) {}  // a file system that has no locks
         header()->magic = MAGIC;
-        header()->version = 6;
+        header()->version = 7;
         header()->record_bytes = sizeof(Record);
         struct stat status {};
         if (!fstat(file_, &status)) {

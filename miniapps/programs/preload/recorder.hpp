@@ -20,6 +20,7 @@
 #include "disturb.hpp"
 #include "log.hpp"
 #include "places.hpp"
+#include "neighbours.hpp"
 #include "shapes.hpp"
 
 namespace fpna {
@@ -99,6 +100,23 @@ inline int name_operation(MPI_Op op) {
     return number;
 }
 
+// The number of the neighbours of a shape; writes new ones into the texts.
+inline int name_neighbours(const Shape &shape) {
+    static std::map<std::string, int> numbers;
+    const auto list = [](const std::vector<int> &ranks) {
+        std::string text;
+        for (int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+        return "[" + text + "]";
+    };
+    const std::string said = "\"from\": " + list(in_the_world(shape.neighbours.from, shape.comm)) +
+                             ", \"to\": " + list(in_the_world(shape.neighbours.to, shape.comm));
+    const auto [place, fresh] = numbers.try_emplace(said, int(numbers.size()));
+    if (fresh) texts.line("{\"neighbours\": " + std::to_string(place->second) + ", " + said + "}");
+    return place->second;
+}
+
+inline bool among_neighbours(Kind kind) { return kind >= NEIGHBOR_ALLGATHER && kind <= NEIGHBOR_ALLTOALLW; }
+
 inline void commit(const Record &record) {
     if (Record *place = recorded.next()) {
         *place = record;
@@ -125,7 +143,7 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     record.at = shape.at;
     record.comm = comm.number;
     record.comm_size = comm.size;
-    record.peer = shape.peer;
+    record.peer = among_neighbours(shape.kind) ? name_neighbours(shape) : shape.peer;
     record.tag = shape.tag;
     record.kind = shape.kind;
     record.type = shape.type == MPI_DATATYPE_NULL ? NONE : std::uint16_t(name_type(shape.type));

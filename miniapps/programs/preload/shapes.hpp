@@ -18,7 +18,8 @@ namespace fpna {
 // Numbered as in rawlog.KINDS.
 enum Kind : std::uint16_t {
     ALLREDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHER, ALLGATHERV, BCAST, ALLTOALL, ALLTOALLV, SCAN, EXSCAN,
-    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, SSEND, BSEND, RSEND, RECV, PROBE, IPROBE, MPROBE, IMPROBE, MRECV,
+    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLTOALL,
+    NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, SEND, SSEND, BSEND, RSEND, RECV, PROBE, IPROBE, MPROBE, IMPROBE, MRECV,
     SENDRECV, SENDRECV_REPLACE,
     // Calls that find requests complete (completions.hpp); they carry no data.
     TEST, TESTALL, TESTANY, TESTSOME, WAITANY, WAITSOME, REQUEST_GET_STATUS, END,
@@ -43,6 +44,11 @@ inline std::string name_of(Kind kind, int form = 0) {
     return form ? "MPI_I" + std::string(1, char(name[4] + 'a' - 'A')) + name.substr(5) : name;
 }
 
+// The ranks of a communicator to which a rank sends in a neighbourhood collective, and from which it receives.
+struct Neighbours {
+    std::vector<int> from, to;
+};
+
 struct Shape {
     Kind kind;
     MPI_Comm comm;
@@ -58,6 +64,7 @@ struct Shape {
     std::vector<MPI_Aint> shares = {};
     std::int64_t at = -1;  // the first byte in a file
     bool scattered = false;
+    Neighbours neighbours = {};  // of a neighbourhood collective
 };
 
 inline int rank_in(MPI_Comm comm) {
