@@ -213,8 +213,11 @@ void add(Tiled &words, const Tile<Number> &tile) {
         const double *errors = tile.errors ? tile.errors + i : nullptr;
         Tile<Number> next{tile.values + i, errors, tile.n - i};
         const std::size_t plain = next.n < FEWEST ? 0 : words.plain.next();
-        next.n = std::min(next.n, plain ? plain : TILE);
-        if (!plain || !add_plainly(words, next)) add_in_slices(words, next);
+        next.n = std::min(next.n, plain);
+        if (!plain || !add_plainly(words, next)) {
+            next.n = std::min(TILE, tile.n - i);
+            add_in_slices(words, next);
+        }
         i += next.n;
     }
 }
