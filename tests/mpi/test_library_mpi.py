@@ -64,21 +64,31 @@ def start(library, ranks, program, *words, threads=1):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """built(library, source): the program, compiled once with what `fpna config` prints."""
-    folder, done = tmp_path_factory.mktemp("programs"), {}
+    return builder(tmp_path_factory.mktemp("programs"))
 
-    def build(library, source):
-        if (library, source) not in done:
-            target = folder / f"{library}-{source.stem}"
+
+def builder(folder):
+    """build(library, source, *flags): the program, compiled once with what `fpna config` prints and without a warning;
+    `compiler`: in place of the one that MPI's wrapper calls."""
+    done = {}
+
+    def build(library, source, *flags, compiler=None):
+        key = library, source, flags, compiler
+        if key not in done:
             bin, place = compilers(library), folder / library
             place.mkdir(exist_ok=True)  # of modules of Fortran
+            target = place / f"{len(done)}-{source.stem}"
+            words = [str(word) for word in (*words_for(library, source, target, bin), *flags)]
+            if compiler:
+                shown = subprocess.run([words[0], "-show"], capture_output=True, text=True, check=True).stdout
+                words = [compiler, *words[1:], *shown.split()[1:]]
             run = subprocess.run(
-                [str(word) for word in words_for(library, source, target, bin)], capture_output=True, text=True,
-                cwd=place, env=os.environ | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"},
+                words, capture_output=True, text=True, cwd=place,
+                env=os.environ | {"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}"},
             )  # fmt: skip
-            assert run.returncode == 0, run.stderr
-            done[library, source] = target
-        return done[library, source]
+            assert (run.returncode, run.stderr) == (0, ""), run.stderr
+            done[key] = target
+        return done[key]
 
     return build
 
