@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import subprocess
@@ -15,40 +16,58 @@ from pathlib import Path
 
 import kernels
 from miniapps.errors import UsageError
-from miniapps.programs import functions
+from miniapps.programs import functions, rawlog
+from miniapps.programs.elf import defines
+from miniapps.untrusted.regular import Refused, open_regular
 
 SOURCES = Path(__file__).parent / "preload"
 SHARED = Path(kernels.__file__).parent  # has library/reductions.hpp
 UNITS = ("calls.cpp", "fortran.cpp", "counted.cpp")
+STATIC_UNITS = ("calls.cpp", "counted.cpp")  # the Fortran functions of MPICH call those of C
+# In a program that the recorder is linked into, before the version of its logs; as in preload/calls.cpp.
+MARK = b"fpna run: the recorder of logs of version "
+STATIC_MPI = (
+    b"**mpi_init %p %p",
+    b"mca_coll_base_comm_select(MPI_COMM_WORLD) failed",
+)  # of MPICH and of Open MPI
 COUNTED = "counted.inc"
 FLAGS = (
-    "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
+    "-std=c++17", "-O2", "-fPIC", "-pthread", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
     "-DMPICH_SKIP_MPICXX", "-Wno-maybe-uninitialized", "-Wno-uninitialized",
 )  # fmt: skip
 MOST = 240  # counters, as in preload/log.hpp
 COMPILERS = ("mpicxx", "mpic++", "mpiCC", "CC")
 BUILD_S = 300
+MOST_BYTES = 2**34  # of a program, which is mapped
 
 
-def build(mpicxx: str | None) -> Path:
-    """The library to preload; compiles it with `mpicxx` unless it is in the cache. Raises UsageError."""
+def build(mpicxx: str | None, static: bool = False) -> Path:
+    """The library to preload, or with `static` the object to link before a static MPI library.
+
+    Compiles it with `mpicxx` unless it is in the cache. Raises UsageError."""
     compiler = mpi_compiler(mpicxx)
     shared = [path for folder in ("include", "native", "library") for path in (SHARED / folder).glob("*.hpp")]
     sources = [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *shared]
-    library = cache() / f"observe-{digest(compiler, FLAGS, sources)}.so"
-    with open(library.with_suffix(".lock"), "w") as lock:
+    flags = [*FLAGS, f"-DFPNA_STATIC={rawlog.VERSION}"] if static else [*FLAGS, "-shared"]
+    made = cache() / f"observe-{digest(compiler, flags, sources)}{'.o' if static else '.so'}"
+    with open(made.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a node build it once
-        if not library.exists():
-            draft = library.with_suffix(f".{os.getpid()}")
-            units = [str(SOURCES / unit) for unit in UNITS]
+        if not made.exists():
+            draft = made.with_suffix(f".{os.getpid()}")
             with tempfile.TemporaryDirectory() as written:
                 header = _header(compiler)
                 names = functions.counted_names(functions.declared(header))
                 (Path(written) / COUNTED).write_text(definitions(names, header))
-                includes = ["-I", str(SHARED), "-I", written]
-                compiled([compiler, *FLAGS, *includes, "-o", str(draft), *units, "-ldl"])
-            draft.rename(library)
-    return library
+                command = [compiler, *flags, "-I", str(SHARED), "-I", written]
+                if static:
+                    objects = [f"{written}/{Path(unit).stem}.o" for unit in STATIC_UNITS]
+                    for unit, target in zip(STATIC_UNITS, objects, strict=True):
+                        compiled([*command, "-c", "-o", target, str(SOURCES / unit)])
+                    compiled(["ld", "-r", "-o", str(draft), *objects])
+                else:
+                    compiled([*command, "-o", str(draft), *(str(SOURCES / unit) for unit in UNITS), "-ldl"])
+            draft.rename(made)
+    return made
 
 
 def mpi_compiler(mpicxx: str | None) -> str:
@@ -129,12 +148,52 @@ def cache() -> Path:
     return place
 
 
-def require_same_mpi(program: str, library: Path) -> None:
-    """Raise UsageError if the program and the library to preload were built for different MPI libraries."""
+def has_recorder(program: str) -> bool:
+    """Whether the recorder is linked into a program with a static MPI library, so that none is preloaded.
+
+    Raises UsageError for a static MPI library without it, and for a recorder of another version."""
+    path = _path_of(program)
+    try:
+        with (
+            open_regular(path, MOST_BYTES, links=True) as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
+        ):
+            if text[:4] != b"\x7fELF" or _mpi_of(path):
+                return False
+            mark = text.find(MARK)
+            version = text[mark + len(MARK) : mark + len(MARK) + 20].partition(b"\n")[0] if mark >= 0 else b""
+            static = (
+                mark >= 0
+                or defines(str(path), "PMPI_Init")
+                or any(text.find(name) >= 0 for name in STATIC_MPI)
+            )
+    except (OSError, Refused, ValueError):  # a script, or a file that cannot be read
+        return False
+    if not static:
+        return False
+    remedy = (
+        "link $(fpna config --recorder) behind the program's own objects and before MPI, as in mpicc -o app app.o "
+        "$(fpna config --recorder), or link MPI as a shared library"
+    )
+    if mark < 0:
+        raise UsageError(
+            f"{program}: its MPI library is linked statically, so nothing can be preloaded: {remedy}"
+        )
+    if version != str(rawlog.VERSION).encode():
+        raise UsageError(f"{program}: the recorder in it is of another version of fpna: {remedy}")
+    return True
+
+
+def _path_of(program: str) -> Path:
     path = shutil.which(program)
     if path is None:
         raise UsageError(f"no program {program!r}; a program in this directory is ./{Path(program).name}")
-    theirs, ours = _mpi_of(Path(path)), _mpi_of(library)
+    return Path(path)
+
+
+def require_same_mpi(program: str, library: Path) -> None:
+    """Raise UsageError if the program and the library to preload were built for different MPI libraries."""
+    theirs, ours = _mpi_of(_path_of(program)), _mpi_of(library)
     if theirs and ours and theirs.isdisjoint(ours):
         raise UsageError(
             f"{program} uses {', '.join(sorted(theirs))}, but the MPI of the compiler is {', '.join(sorted(ours))}: "

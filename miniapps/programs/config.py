@@ -12,9 +12,11 @@ from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.launching import code_of
+from miniapps.programs.building import build as recorder
 from miniapps.programs.library import Built, build
 from miniapps.untrusted.arguments import Parser
 
+RECORDER_NEEDS = ("-lstdc++", "-lpthread", "-ldl")
 ASKED = {
     "cflags": "options to compile C or C++ with",
     "libs": "options to link with, before those of MPI",
@@ -38,6 +40,11 @@ def parser(prog: str) -> Parser:
     for name, text in ASKED.items():
         top.add_argument(f"--{name}", action="store_true", help=text)
     top.add_argument(
+        "--recorder",
+        action="store_true",
+        help="what to link before a static MPI library, so that fpna run records the program (alone)",
+    )
+    top.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the MPI (default: the first on PATH)"
     )
     top.add_argument("--mpifort", metavar="PATH", help="its Fortran compiler (default: the one beside it)")
@@ -57,11 +64,18 @@ def main(argv: list[str] | None = None, prog: str = "fpna config") -> int:
 
 
 def _answer(args: argparse.Namespace) -> int:
+    asked = [name for name in ASKED if getattr(args, name)]
+    if args.recorder:
+        if asked or args.serial or args.install or args.json:
+            raise UsageError(
+                "--recorder is no part of the library of sums; ask for it alone, or with --mpicxx"
+            )
+        print(shlex.join([str(recorder(args.mpicxx, static=True)), *RECORDER_NEEDS]))
+        return 0
     built = build(args.mpicxx, args.mpifort, args.serial)
     if args.install:
         built = _installed(built, args.install)
     words = words_of(built)
-    asked = [name for name in ASKED if getattr(args, name)]
     if any(name in ("fflags", "flibs") for name in asked) and not built.fortran:
         raise UsageError(
             "there is no Fortran module, since no Fortran compiler was found; load one, or name it: --mpifort PATH"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +47,29 @@ def functions_at(file: str, addresses: list[int]) -> list[tuple[str, int]]:
         return [NONE] * len(addresses)
 
 
-def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int]]:
-    found = [NONE] * len(addresses)
+def defines(file: str, name: str) -> bool:
+    """Whether a symbol table of `file` has a function with this name, that is in the file itself."""
+    wanted = name.encode()
+    try:
+        with open_regular(Path(file), MOST, links=True) as opened:
+            data = np.memmap(opened, np.uint8, "r")
+            for symbols, names in _symbols(data):
+                begins = int(names["offset"]) + symbols["name"].astype(np.int64)
+                begins = begins[begins + len(wanted) < len(data)]
+                for i, letter in enumerate(wanted + b"\0"):
+                    begins = begins[data[begins + i] == letter]
+                if len(begins):
+                    return True
+    except (OSError, Refused, ValueError):
+        pass
+    return False
+
+
+def _symbols(data: np.ndarray) -> Iterator[tuple[np.ndarray, np.void]]:
+    """(functions that are in the file, section of their names) of each symbol table. Raises ValueError."""
     head = _array(data, HEADER, 0, 1)[0]
     if (head["magic"], head["class"], head["data"]) != (b"\x7fELF", 2, 1):
-        return found
+        return
     sections = _array(data, SECTION, int(head["sections"]), int(head["section_count"]))
     for kind in (SYMTAB, DYNSYM):
         for section in sections[sections["type"] == kind]:
@@ -59,17 +78,22 @@ def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int
             symbols = _array(data, SYMBOL, int(section["offset"]), int(section["bytes"]) // SYMBOL.itemsize)
             held = np.isin(symbols["info"] & 15, FUNCTIONS) & (symbols["section"] != 0)
             held &= (symbols["bytes"] > 0) & (symbols["value"] < HALF) & (symbols["bytes"] < HALF)
-            symbols = np.sort(symbols[held], order="value")
-            names = sections[section["link"]]
-            ends = np.array(symbols["value"]) + symbols["bytes"]
-            furthest = np.maximum.accumulate(ends)
-            for i, address in enumerate(addresses):
-                if found[i] == NONE:
-                    last = int(np.searchsorted(symbols["value"], np.uint64(address), "right"))
-                    first = last
-                    while first and furthest[first - 1] > address:
-                        first -= 1
-                    found[i] = _name(data, symbols[first:last][ends[first:last] > address], names)
+            yield symbols[held], sections[section["link"]]
+
+
+def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int]]:
+    found = [NONE] * len(addresses)
+    for symbols, names in _symbols(data):
+        symbols = np.sort(symbols, order="value")
+        ends = np.array(symbols["value"]) + symbols["bytes"]
+        furthest = np.maximum.accumulate(ends)
+        for i, address in enumerate(addresses):
+            if found[i] == NONE:
+                last = int(np.searchsorted(symbols["value"], np.uint64(address), "right"))
+                first = last
+                while first and furthest[first - 1] > address:
+                    first -= 1
+                found[i] = _name(data, symbols[first:last][ends[first:last] > address], names)
     return found
 
 

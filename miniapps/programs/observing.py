@@ -24,7 +24,7 @@ from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, completions, coverage, rawlog
-from miniapps.programs.building import build, require_same_mpi
+from miniapps.programs.building import build, has_recorder, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_order
@@ -72,8 +72,9 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
         if not command:
             raise UsageError(f"no program; give one after --: {prog} [options] -- ./app ARGUMENTS")
         require_runnable(command, prog)
-        library = build(options.mpicxx)
-        require_same_mpi(command[0], library)
+        library = None if has_recorder(command[0]) else build(options.mpicxx)
+        if library:
+            require_same_mpi(command[0], library)
         remark = ""
         if options.replay:
             remark = require_same_program(Path(options.replay), command, options.same_but, size)
@@ -217,9 +218,10 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
 
 
 def observe(
-    command: list[str], library: Path, env: dict[str, str], verbose: bool = False, quiet: bool = False
+    command: list[str], library: Path | None, env: dict[str, str], verbose: bool = False, quiet: bool = False
 ) -> int:
-    """Run `command` with the library preloaded and write the trace of this rank; returns its exit code.
+    """Run `command` with the library preloaded and write the trace of this rank; returns its exit code. `library` is
+    None for a program that has the recorder itself.
 
     In MPI_Init the library learns the directory from rank 0, opens its log there, and sends the log's path by a pipe.
     Descriptors stay open in the program, since launchers pass theirs in this way.
@@ -227,7 +229,8 @@ def observe(
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
     env = os.environ | env | {"FPNA_OBSERVE_FD": str(writes)}
-    env["LD_PRELOAD"] = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
+    if library:
+        env["LD_PRELOAD"] = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
     try:
         process = subprocess.Popen(command, env=env, close_fds=False)
     except OSError as error:
@@ -241,8 +244,8 @@ def observe(
         return code
     if path is None and "FPNA_OBSERVE_TEXT" in env:  # on rank 0, which prints for all
         tell(
-            f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or its MPI library is linked "
-            "statically; link it dynamically",
+            f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or it started a program "
+            "whose MPI library is linked statically; give that program itself to fpna run",
             sys.stderr,
         )
     elif path is not None:
@@ -255,7 +258,8 @@ def observe(
             tell(f"fpna run: {sentence}", sys.stderr)
         if verbose:
             tell(
-                f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by {library}",
+                f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by "
+                f"{library or 'the recorder in the program'}",
                 sys.stderr,
             )
     return code

@@ -78,6 +78,8 @@ REASONS = {
     ),
     "the file was opened by `open_regular`, and is read in pieces": (
         "kernels/npy.py:mapped",
+        "miniapps/programs/building.py:has_recorder",
+        "miniapps/programs/elf.py:defines",
         "miniapps/programs/elf.py:functions_at",
         "miniapps/programs/rawlog.py:read",
         "miniapps/reductions/files.py:_open",

@@ -24,6 +24,13 @@ void end_counted(void *begun) { delete static_cast<Inside *>(begun); }
 
 extern "C" {
 
+#ifdef FPNA_STATIC
+// `fpna run` finds this text in the file of a program (building.py).
+#define TEXT_OF(VERSION) "fpna run: the recorder of logs of version " #VERSION "\n"
+#define RECORDER(VERSION) TEXT_OF(VERSION)
+__attribute__((used)) const char fpna_recorder[] = RECORDER(FPNA_STATIC);
+#endif
+
 int MPI_Init(int *argc, char ***argv) {
     require_launch();
     const int code = PMPI_Init(argc, argv);

@@ -4,7 +4,12 @@
 // not ignored. Functions in calls.cpp and fortran.cpp replace these, which are weak. This file does not include mpi.h, which
 // declares other types: all arguments of these functions are integers and pointers, which fill whole registers and stack
 // slots.
+//
+// With FPNA_STATIC these files become an object that a program links before a static MPI library. Its functions are then the
+// first ones that the linker finds, and the library's are their PMPI forms. The Fortran functions of MPICH call those of C.
+#ifndef FPNA_STATIC
 #include "next.hpp"
+#endif
 
 namespace fpna {
 void *begin_counted(int number);  // start.hpp
@@ -30,6 +35,12 @@ Word passed_on(int number, Function real, WORDS) {
 
 }  // namespace
 
+#ifdef FPNA_STATIC
+#define COUNTED(NUMBER, NAME)                                               \
+    extern "C" Word P##NAME(WORDS);                                         \
+    extern "C" __attribute__((weak)) Word NAME(WORDS) { return passed_on(NUMBER, P##NAME, PASSED); }
+#define COUNTED_IN_FORTRAN(NUMBER, LOWER)
+#else
 #define COUNTED_AS(NUMBER, NAME, REAL)                                      \
     extern "C" __attribute__((weak)) Word NAME(WORDS) {                     \
         static const Function real = fpna::next<Function>(REAL);            \
@@ -37,6 +48,7 @@ Word passed_on(int number, Function real, WORDS) {
     }
 #define COUNTED(NUMBER, NAME) COUNTED_AS(NUMBER, NAME, "P" #NAME)
 #define COUNTED_IN_FORTRAN(NUMBER, LOWER) COUNTED_AS(NUMBER, LOWER##_, #LOWER "_") COUNTED_AS(NUMBER, LOWER##_f08_, #LOWER "_f08_")
+#endif
 
 #include "counted.inc"
 

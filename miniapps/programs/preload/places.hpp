@@ -105,7 +105,12 @@ class Places {
         dladdr(reinterpret_cast<void *>(&PMPI_Allreduce), &library);
         const auto begins = [&](const char *with) { return name.rfind(with, 0) == 0; };
         code.mpi4py = path.find("/mpi4py/MPI.") != std::string::npos;
-        code.interface = code.mpi4py || info.dli_fbase == library.dli_fbase || begins("libmpi") || begins("libpmpi") ||
+#ifdef FPNA_STATIC
+        const bool of_mpi = false;  // the library is a part of the program
+#else
+        const bool of_mpi = info.dli_fbase == library.dli_fbase;
+#endif
+        code.interface = code.mpi4py || of_mpi || begins("libmpi") || begins("libpmpi") ||
                          begins("libfmpi") || begins("libboost_mpi");
         code.last = begins("libc.so") || begins("libc-") || begins("libpython") || begins("python");
         return code;
