@@ -34,6 +34,9 @@ std::size_t remainders(const Number *x, std::size_t n, const double *rounders, d
 // `level`: an instruction set of levels.hpp; -1: the best of this processor.
 void add_halves(const double *x, std::size_t n, double *sums, int level = -1);
 
+// Whether errors of additions show in the floating-point flags. Under valgrind and some emulators they do not.
+bool errors_show();
+
 // The sum of the numbers, added in float64 in any order. For types narrower than float64.
 template <typename Number>
 double plain_sum(const Number *x, std::size_t n);

@@ -3,7 +3,8 @@
 //
 // In the common case the numbers of a tile are added as a plain loop adds, once the upper 26 bits and once the bits below:
 // float64 has room for such sums of numbers that are up to 15 binades apart. Whether every addition was without error the
-// processor itself says, by its flags; if not, the tile is cut into slices. The order of the additions is free, since no
+// processor itself says, by its flags (and where it sets none, as under valgrind, nothing is added so); if not, the tile is
+// cut into slices. The order of the additions is free, since no
 // addition rounds. That takes four operations per vector, and a plain loop one: with vectors of eight and two operations
 // at a time 1/4 of a cycle per element.
 //
@@ -62,6 +63,7 @@ struct Depth {
 struct Plain {
     std::size_t next() {
         if (pause) return --pause, 0;
+        if (!errors_show()) return 0;
         return proven ? STRETCH : TILE;
     }
 

@@ -128,3 +128,37 @@ def test_a_directory_that_exists_is_not_written_over(tmp_path, capsys):
     assert main(["--serial", "--install", str(tmp_path)]) == 2
     assert f"--install {tmp_path}: it exists; name a new directory" in capsys.readouterr().err
     assert list(Path(tmp_path).iterdir()) == []
+
+
+CANCELLING = """
+#include <fpna.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { /* 100 numbers of 80 binades and their opposites, in another order; 2^-60 stays */
+    double x[201], total;
+    for (int i = 0; i < 100; ++i) {
+        x[2 * i] = ldexp(rand() / 2147483648.0 - 0.5, rand() % 80 - 40);
+        x[199 - 2 * i] = -x[2 * i];
+    }
+    x[200] = 0x1p-60;
+    if (fpna_sum_d(FPNA_EXACT, FPNA_COMM_SELF, 201, 1, x, 1, 0, &total, NULL)) return 1;
+    return printf("%a\\n", total) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        [],
+        ["valgrind", "-q"],  # sets no floating-point flags
+        *(["qemu-x86_64", "-cpu", cpu] for cpu in ("Nehalem", "Haswell", "EPYC-Rome", "max")),
+    ],
+    ids=" ".join,
+)
+def test_an_exact_sum_is_exact_on_other_machines(machine, installed, tmp_path):
+    need("gcc", *machine[:1])
+    (tmp_path / "cancelling.c").write_text(CANCELLING)
+    run("gcc", "cancelling.c", *installed["cflags"], *installed["libs"], "-lm", cwd=tmp_path)
+    assert run(*machine, "./a.out", cwd=tmp_path) == "0x1p-60\n"
