@@ -23,7 +23,7 @@ from miniapps.programs.library import build
 
 SOURCE = Path(__file__).parent / "sums.cpp"
 CALLS = Path(__file__).parents[2] / "tests" / "mpi" / "programs" / "library_drawn.py"
-DRAWN = {1: 30000, 2: 20000, 3: 20000, 4: 20000, 8: 10000}  # calls by ranks
+DRAWN = {1: 40000, 2: 25000, 3: 15000, 4: 15000, 8: 5000}  # calls by ranks
 NAMES = ("run", "layout", "exact", "integer vectors", "ReproBLAS")
 
 

@@ -221,3 +221,26 @@ def test_known_sums_in_cpp_with_fast_math(compiler, standard, made, file):
 @pytest.mark.parametrize("library", [LIBRARIES[0], DEBIAN])
 def test_known_sums_in_fortran_with_traps(library, made, file):
     check(library, made(library, PROGRAMS / "library_vectors.f90", "-ffpe-trap=invalid,zero,overflow"), file)
+
+
+@pytest.mark.skipif(not HERE, reason="registers of x86-64")
+@pytest.mark.parametrize("library", [LIBRARIES[0], pytest.param(LIBRARIES[1], marks=pytest.mark.slow)])
+def test_calls_do_not_depend_on_the_floating_point_environment(library, made):
+    """Rounding modes, flushed subnormals, traps and flags, drawn for each rank; known answers, and no flags raised."""
+    program = made(library, PROGRAMS.parent / "preload" / "environments.c", "-DFPNA_CALLS", "-lm")
+    for ranks, threads in ((1, 4), (3, 2)):
+        run = start(library, ranks, program, "7", "120", threads=threads)
+        assert "120 cases, 0 differ, 0 changed, 0 flagged" in run.stdout, run.stdout + run.stderr
+    answers = [line.split()[0] for line in run.stdout.splitlines() if " flags 0" in line]
+    assert answers == ["inf", "0x1.1ccf385ebc8ap+1023", "0x0.0000000004p-1022", "0x0.0000000000003p-1022"]
+
+
+@pytest.mark.skipif(not HERE, reason="registers of x86-64")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_threads_call_at_the_same_time_on_their_own_communicators(library, made):
+    program = made(library, PROGRAMS / "library_threads.c", "-pthread", "-lm")
+    for ranks in (1, 2):
+        run = start(library, ranks, program, "10", threads=2)
+        if run.stdout == "no threads\n":
+            pytest.skip(f"{library} has no MPI_THREAD_MULTIPLE")
+        assert (run.returncode, run.stdout) == (0, "0 wrong\n"), run.stdout + run.stderr

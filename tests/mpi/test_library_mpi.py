@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch import LIBRARIES, ROOT, home, launcher, libraries, run_command, run_python
+from tests.mpi import example_twins
 from tests.mpi.sectioned import PROGRAMS, layouts, sections
 from tests.mpi.test_observed_mpi import DEBIAN as DEBIANS
 from tests.mpi.test_observed_mpi import debian
@@ -21,6 +22,14 @@ from tests.ranks import on_ranks
 EXAMPLES = ROOT / "docs" / "examples" / "sums"
 CALLS, DRAWN = "library_calls.py", "library_drawn.py"
 DEBIAN = "debian"
+PAGE = (ROOT / "docs" / "how-to" / "link.md").read_text()
+PLAIN_ON_PAGE = [
+    (f"{name}.{'c' if name == 'cg' else 'cpp'}", int(ranks), said)
+    for ranks, name, said in re.findall(r"mpirun -n (\d) \./(cg|deposit) plain\n(.*)", PAGE)
+] + [
+    ("column.f90", int(ranks), said)
+    for ranks, said in re.findall(r"^\| (\d) \| `(hash \w+)`", PAGE, re.MULTILINE)
+]
 FLAGS = ["-O2", "-Wall", "-Werror", "-ffp-contract=off"]
 # (library, ranks, threads)
 RUNS = [("mpich", 1, 4), ("mpich", 3, 2), ("mpich", 8, 1), ("openmpi", 2, 4), ("openmpi", 5, 1)]
@@ -137,7 +146,26 @@ def test_an_example_has_one_hash_with_the_library_and_several_without(name, buil
     assert len(lines["fpna"]) == 1, lines["fpna"]
     assert len(lines["plain"]) > 1, lines["plain"]
     (found,) = lines["fpna"]
-    assert found in (ROOT / "docs" / "how-to" / "link.md").read_text()
+    assert found in PAGE
+
+
+@pytest.mark.parametrize("name", ["column.f90", "deposit.cpp", "cg.c"])
+def test_an_example_prints_what_the_kernels_of_python_add(name, built):
+    source, library = EXAMPLES / name, LIBRARIES[0]
+    run = start(library, 2, built(library, source), "fpna", threads=2)
+    known, number = getattr(example_twins, source.stem)()
+    (found,) = re.findall(r"hash ([0-9a-fA-F]+)$", run.stdout, re.MULTILINE)
+    (shown,) = re.findall(r"(?:volume|first cell|residual) +([0-9.eE+-]+)", run.stdout)
+    assert (found, float(shown)) == (known, number), run.stdout
+
+
+def test_the_plain_sums_of_the_page_are_those_of_this_machine(built):
+    """Of programs without the library, under MPICH."""
+    assert len(PLAIN_ON_PAGE) == 7
+    for name, ranks, said in PLAIN_ON_PAGE:
+        source = EXAMPLES / name
+        run = start(LIBRARIES[0], ranks, built(LIBRARIES[0], source), "plain")
+        assert run.stdout.splitlines()[-1] == said
 
 
 @cache
@@ -163,9 +191,9 @@ def drawn(library, size, cases, seed):
     return json.loads(run.stdout)["failures"]
 
 
-@layouts(1, 3, slow=(2, 4), others=(2,))
+@layouts(1, 4, slow=(2, 3), others=(2,))
 def test_drawn_calls_have_the_bits_of_python(library, size):
-    assert drawn(library, size, 300, 1) == []
+    assert drawn(library, size, 500, 1) == []
 
 
 @pytest.mark.slow
@@ -184,6 +212,38 @@ def test_calls_of_fortran(library, built):
         assert run.returncode and "it goes on" not in run.stdout
         said = f"ERROR STOP fpna_sum: rank {ranks - 1}: mask has the shape (6, 4), expected (6, 5)"
         assert said in run.stderr
+
+
+def test_one_build_serves_every_mpi_with_the_abi_of_mpi_5(tmp_path):
+    """C and Fortran, whose handles are integers there."""
+    bin = compilers(LIBRARIES[0])
+    if not (bin / "mpicxx_abi").exists():
+        pytest.skip("this MPI has no mpicxx_abi")
+    need("gfortran")
+    known, (lib,) = config(bin / "mpicxx_abi"), {str(home(LIBRARIES[0]) / "lib")}
+    source = tmp_path / "handle.f90"
+    source.write_text(
+        "program handle\n  use fpna\n  use, intrinsic :: iso_c_binding\n"
+        "  interface\n    integer(c_int) function init(argc, argv) bind(c, name='MPI_Init')\n      import\n"
+        "      type(c_ptr), value :: argc, argv\n    end function\n"
+        "    integer(c_int) function finalize() bind(c, name='MPI_Finalize')\n      import\n    end function\n"
+        "  end interface\n  integer, parameter :: world = int(z'101')  ! MPI_COMM_WORLD of the standard\n"
+        "  integer :: code\n  code = init(c_null_ptr, c_null_ptr)\n"
+        "  print '(f4.1)', fpna_sum([1d0, 1d16, -1d16, 1d0], world)\n  code = finalize()\nend program\n"
+    )
+    programs = {
+        "cg": [bin / "mpicc_abi", *FLAGS, EXAMPLES / "cg.c", *known["cflags"], *known["libs"]],
+        "handle": [
+            "gfortran", source, *known["fflags"], *known["flibs"], f"-L{lib}", f"-Wl,-rpath,{lib}", "-lmpi_abi",
+        ],
+    }  # fmt: skip
+    for name, words in programs.items():
+        made = subprocess.run([*map(str, words), "-o", str(tmp_path / name)], capture_output=True, text=True)
+        assert (made.returncode, made.stderr) == (0, ""), made.stderr
+    needed = subprocess.run(["ldd", tmp_path / "cg"], capture_output=True, text=True).stdout
+    assert "libmpi_abi.so" in needed and "libmpi.so" not in needed
+    assert example_twins.cg()[0] in start(LIBRARIES[0], 3, tmp_path / "cg", "fpna").stdout
+    assert start(LIBRARIES[0], 3, tmp_path / "handle").stdout.split() == ["6.0"] * 3
 
 
 @libraries

@@ -25,7 +25,7 @@ from library_interface import (
 )  # fmt: skip
 from sections import COMM, MPI, report, section
 
-from kernels import registry, sums  # noqa: F401  (registers the variants)
+from kernels import registry, scatter, sums  # noqa: F401  (registers the variants)
 from tests import floating
 
 FIRST = 100  # calls of a communicator that compare what ranks pass
@@ -275,6 +275,19 @@ def accumulators_are_exact_sums():
 
 
 @section
+def many_numbers_of_all_bits_fit_into_a_cell():
+    adds = registry.get("scatter_add", "exact", "native")
+    for n in (4095, 20000):
+        x, cell, total = np.full(n, -np.nextafter(2.0, 0)), np.zeros(n, np.int64), np.zeros(1)
+        code = LIBRARY.fpna_scatter_add_d(
+            HANDLE(COMM.handle), ctypes.c_size_t(n), pointer(cell), pointer(x), ctypes.c_size_t(1), pointer(total), 0
+        )  # fmt: skip
+        wanted = adds(np.tile(x, SIZE), np.tile(cell, SIZE), 1)
+        if code or bits(total) != bits(wanted):
+            yield f"{n} numbers: {total}, expected {wanted}"
+
+
+@section
 def a_cell_that_there_is_not_is_refused():
     cell, x = np.array([0, 5 if RANK == SIZE - 1 else 1]), np.ones(2)
     code = LIBRARY.fpna_scatter_add_d(
@@ -313,8 +326,8 @@ def no_environment_changes_bits_or_is_changed():
         return
     draw = random.Random(14)
     rng = np.random.default_rng([15, RANK])
-    x = drawn_numbers(rng, "special", 5000, np.dtype("float64"))
-    small = drawn_numbers(rng, "subnormal", 5000, np.dtype("float64"))
+    x = drawn_numbers(rng, "special", 40000, np.dtype("float64"))  # for several threads
+    small = drawn_numbers(rng, "subnormal", 40000, np.dtype("float64"))
     environments = [
         floating.Environment(traps=floating.LOUD), floating.Environment(flush=True, zeros=True),
         floating.Environment(rounding="up"), *(floating.drawn(draw) for _ in range(6)),
