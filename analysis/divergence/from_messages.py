@@ -205,7 +205,7 @@ def _over_other_ranks(
         return replace(
             found, why=tuple(why), instead=KERNEL, instead_why="what a rank added before it gave its part"
         )
-    if how.operation in (*rounding.ADDED_UP, *rounding.UNKNOWN) and not no_order:
+    if (how.unknown or how.operation in rounding.ADDED_UP) and not no_order:
         reason = "no order of the contributions was seen to matter"
         return replace(found, kind=UNDECIDED, why=tuple(why), instead=KERNEL, instead_why=reason)
     whole = how.dtype and how.dtype not in rounding.UNITS

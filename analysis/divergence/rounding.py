@@ -43,7 +43,11 @@ PAIRS = {
     "MPI_2REAL": "float32", "MPI_LONG_DOUBLE_INT": "longdouble", "MPI_LONG_INT": "", "MPI_SHORT_INT": "",
     "MPI_2INT": "", "MPI_2INTEGER": "",
 }  # fmt: skip
-UNKNOWN = ("", "of the program")  # operations with unknown properties
+UNKNOWN = (
+    "",
+    "of the program",
+    "user operation",
+)  # what operations with unknown properties are called, or begin with
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,11 @@ class Sum:
     ranks: tuple[int, int]
 
     @property
+    def unknown(self) -> bool:
+        """Whether nothing is known of the operation, as of a user's."""
+        return not self.operation or self.operation.startswith(tuple(filter(None, UNKNOWN)))
+
+    @property
     def words(self) -> str:
         """`sum of float64`."""
         return f"{self.operation or 'operation'} of {self.dtype or 'an unknown type'}"
@@ -136,8 +145,8 @@ def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: fl
     prefix = f"no order changes the {how.words}{order}, so what the ranks gave differs: " if order else ""
     if how.dtype not in UNITS and how.dtype:
         return Judgement(OPEN, None, f"{prefix}{_whole(how.dtype)}")
-    if how.operation in UNKNOWN and how.operation:
-        return Judgement(OPEN, None, "the operation is the program's own, of which nothing is known")
+    if how.unknown and how.operation:
+        return Judgement(OPEN, None, f"nothing is known of the {how.operation}")
     if how.operation not in ADDED_UP or not given.known:
         what = "" if how.operation not in ADDED_UP else "; the sizes of the contributions are not known"
         return _prefixed(of_local(a, b), prefix, what)
@@ -168,7 +177,7 @@ def rearranged(a: Size, b: Size) -> bool:
 def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgement:
     """The judgement of a total whose contributions have equal bits."""
     amplification = None if a is None or b is None else _amplification(a, b, _scales(how, given))
-    if how.operation in UNKNOWN:
+    if how.unknown:
         return Judgement(
             OPEN, amplification, f"the contributions are equal, and the {how.words} may depend on their order"
         )
@@ -231,7 +240,7 @@ def _of_equal_pairs(a: Size | None, b: Size | None, how: Sum, given: Given) -> J
 
 def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
     """The reason why no order of equal contributions changes this reduction, as the end of a clause; empty: one can."""
-    if how.operation in UNKNOWN:
+    if how.unknown:
         return ""
     if how.operation in PAIRED:
         nan = (a and a.nan) or (b and b.nan)

@@ -433,9 +433,9 @@ def _lacking_tables(lacking: pd.DataFrame) -> Iterator[tuple[str, Table]]:
             Table(("function", "calls of all ranks"), rows, ("calls of all ranks",)),
         )
     if len(unreached):
-        heads = ("sum", "why", "calls of all ranks")
+        heads = ("reduction", "why", "calls of all ranks")
         rows = list(zip(unreached["call"], unreached["why"], unreached["calls"], strict=True))
-        yield "Sums that the guarantee did not reach", Table(heads, rows, ("calls of all ranks",))
+        yield "Reductions in the order of the MPI library", Table(heads, rows, ("calls of all ranks",))
 
 
 def _recorded(frames: Frames, place: dict[str, int]) -> pd.DataFrame:

@@ -71,6 +71,7 @@ int fpna_acc_allreduce(fpna_acc *sums, size_t count, fpna_comm comm) {
         if (count > MOST) wrong = std::to_string(count) + " accumulators: one call adds at most " + std::to_string(MOST);
         if (count && !sums) wrong = "sums is NULL";
         fpna::agree({fpna::Of::ACC_ALLREDUCE, 'd', FPNA_EXACT, "accumulators", std::int64_t(count)}, wrong, comm);
+        const fpna::Promised promised(FPNA_EXACT);
         if (count) fpna::join(sums->words, count * FPNA_WORDS, fpna::Join::SUM, comm);
         for (size_t k = 0; k < count; ++k) carry(fpna::words_of(sums + k));
     });

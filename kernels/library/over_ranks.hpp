@@ -103,6 +103,7 @@ Totals<Real> run_totals(const Operands<Real> &in, int threads, Beside beside, fp
 
 template <typename Real>
 Totals<Real> totals_of(int guarantee, const Operands<Real> &in, int threads, Beside beside, fpna_comm comm) {
+    const Promised promised(guarantee);
     switch (guarantee) {
         case FPNA_RUN: return run_totals(in, threads, beside, comm);
         case FPNA_LAYOUT: return layout_totals(in, threads, beside, comm);

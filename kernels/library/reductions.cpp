@@ -47,6 +47,7 @@ void reduce(Reducing kind, int guarantee, const void *send, void *recv, const Ve
             std::vector<int> shares) {
     Reduction<Float> reduction(kind, addition_of(guarantee), static_cast<const Float *>(send), static_cast<Float *>(recv),
                                v.length, v.basic, comm, root, std::move(shares));
+    const Promised promised(guarantee);
     require(reduction.run(), "a collective call of MPI");
 }
 
@@ -122,6 +123,7 @@ struct fpna_request_s {
         if (under_way) throw Refused("the request is under way: wait for it first");
         const auto bytes = std::size_t(vector.length) * (vector.basic == MPI_DOUBLE ? sizeof(double) : sizeof(float));
         room.resize((bytes * std::size_t(ranks) + sizeof(double) - 1) / sizeof(double));
+        const Promised promised(addition == Addition::EXACT ? FPNA_EXACT : FPNA_RUN);
         require(MPI_Iallgather(send, vector.length, vector.basic, room.data(), vector.length, vector.basic, comm, &gathering),
                 "MPI_Iallgather");
         under_way = true;

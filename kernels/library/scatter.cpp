@@ -146,6 +146,7 @@ void add(fpna_comm comm, size_t n, const std::int64_t *cell, std::int64_t first,
         throw Refused(std::to_string(cells) + " cells of " + std::to_string(format.words()) +
                       " words do not fit into one message of MPI: add the cells in parts");
     std::vector<std::int64_t> words = own_words(n, cell, first, x, cells, format, threads);
+    const Promised promised(FPNA_EXACT);
     join(words.data(), words.size(), Join::SUM, comm);
     for (size_t c = 0; c < cells; ++c) total[c] = rounded<Real>(&words[c * format.words()], format);
 }

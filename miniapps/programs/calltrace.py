@@ -33,7 +33,7 @@ import numpy as np
 
 from kernels.guarantees import meets
 from miniapps.programs.command import arguments_of, name_of
-from miniapps.programs.coverage import Unreached, unreached
+from miniapps.programs.coverage import Unreached, promised, unreached
 from miniapps.programs.numbering import COLLECTIVES, steps
 from miniapps.programs.rawlog import (
     BASICS,
@@ -105,6 +105,13 @@ PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
 WHERE = ("repeat", "step", "name", "block", "after")
 NOTHING = bytes(16)  # the digest of a call without input or output
+# (ordering, accumulation, guarantee) of sums of fpna's library (kernels/library), which merges states or adds gathered
+# vectors.
+PROMISED = {
+    "run": ("tree over ranks", "working", "run"),
+    "layout": ("any order", "binned", "layout"),
+    "exact": ("any order", "exact", "exact"),
+}
 # (ordering, accumulation, guarantee) of the sums of preload/sums.hpp. Contributions are partial sums of ranks, so
 # `layout` guarantees no more than `run`.
 SUMS = {
@@ -200,6 +207,7 @@ class LogTrace:
             keys, return_index=True, return_inverse=True, return_counts=True
         )
         self.first, where = log.records[first], log.places.words()
+        log.name_operations(where)
         self.calls = [
             f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}{self._on(int(row['comm']))}"
             for row in self.first
@@ -399,14 +407,21 @@ class LogTrace:
         np.minimum.at(least_of, self.which, self.log.records["comm_size"].astype(np.int64))
         each = zip(self.first, self.calls, self.counts.tolist(), least_of.tolist(), strict=True)
         for row, call, count, least in each:
+            promise = promised(row)
             collective = REDUCTIONS.get(KINDS[row["kind"]])
+            if promise and collective is None:  # it moves the contributions of the sum
+                collective = KINDS[row["kind"]].removeprefix("MPI_").lower()
             if collective is None:
                 continue
             dtype = self.log.types.get(int(row["type"]), "")
-            ordering, accumulation, level = SUMS[self.log.guarantee if row["flags"] & REPLACED else "none"]
+            ordering, accumulation, level = (
+                PROMISED[promise]
+                if promise
+                else SUMS[self.log.guarantee if row["flags"] & REPLACED else "none"]
+            )
             own = {
-                "operation": self.log.operations.get(int(row["op"]), ""),
-                "dtype": DTYPES.get(dtype, dtype),
+                "operation": "sum" if promise else self.log.operations.get(int(row["op"]), ""),
+                "dtype": "" if promise else DTYPES.get(dtype, dtype),
             }
             known = facts.get(call)
             if known:  # one line may reduce by several operations and types, over several communicators

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from miniapps.programs.functions import PYTHON
-from miniapps.programs.rawlog import INTER, KINDS, NONBLOCKING, PERSISTENT, REPLACED, RawLog
+from miniapps.programs.rawlog import (
+    INTER,
+    KINDS,
+    NONBLOCKING,
+    PERSISTENT,
+    PROMISED_BITS,
+    PROMISES,
+    REPLACED,
+    USER,
+    RawLog,
+)
 
 REDUCTIONS = frozenset(
     KINDS.index(f"MPI_{name}")
@@ -22,13 +32,22 @@ SHOWN = 3  # places in a line
 Unreached = list[dict[str, Any]]  # for each call: "call", "why", "calls"
 
 
+def promised(row: np.void) -> str:
+    """The guarantee of fpna's own sum to which this call belongs; else empty."""
+    return PROMISES[int(row["flags"]) >> PROMISED_BITS & 3]
+
+
 def reason(log: RawLog, row: np.void) -> str:
     """The reason why this reduction kept the library's order although the order affects its bits; else empty."""
     if int(row["kind"]) not in REDUCTIONS or row["flags"] & REPLACED or row["comm_size"] == 1:
         return ""
+    if promised(row):
+        return ""
     operation, name = log.operations.get(int(row["op"]), ""), log.types.get(int(row["type"]), "")
-    if operation == "of the program":
-        return "user operation"
+    if operation.startswith(USER):
+        return operation
+    if log.guarantee == "none":
+        return ""
     if operation not in ("sum", "prod") or (name and not ROUNDED.search(name)):
         return ""
     if operation == "prod":
@@ -45,10 +64,11 @@ def reason(log: RawLog, row: np.void) -> str:
 
 
 def unreached(log: RawLog, rows: np.ndarray, counts: np.ndarray, calls: Sequence[str]) -> Unreached:
-    """The reductions that the guarantee of this run did not reach. `rows`: one record of each group of `counts` calls
-    with the same place, operation and type, whose names are `calls`."""
+    """The reductions that the guarantee of this run did not reach, and those by operations of the program.
+
+    `rows`: one record of each group of `counts` calls of one place, operation and type, with the names `calls`."""
     found: dict[tuple[str, str], int] = {}
-    for row, count, call in zip(rows, counts.tolist(), calls, strict=True) if log.guarantee != "none" else ():
+    for row, count, call in zip(rows, counts.tolist(), calls, strict=True):
         if why := reason(log, row):
             found[call, why] = found.get((call, why), 0) + count
     return [{"call": call, "why": why, "calls": count} for (call, why), count in found.items()]
@@ -66,13 +86,16 @@ def sentences(log: RawLog, lacking: Unreached) -> list[str]:
     if seen:
         said.append(f"not recorded: {_listed(seen)}")
     if lacking:
-        kept = sum(of["calls"] for of in lacking)
-        answered = int(np.count_nonzero(log.records["flags"] & REPLACED))
         most_calls = sorted(lacking, key=lambda of: (-of["calls"], of["call"]))
         where = "; ".join(f"{of['why']}: {of['calls']:,} {of['call']}" for of in most_calls[:SHOWN])
-        more = f"; and {len(lacking) - SHOWN} more calls (fpna show)" if len(lacking) > SHOWN else ""
+        where += f"; and {len(lacking) - SHOWN} more calls (fpna show)" if len(lacking) > SHOWN else ""
+        kept = sum(of["calls"] for of in lacking)
+        answered = int(np.count_nonzero(log.records["flags"] & REPLACED))
         said.append(
-            f"{kept:,} of {kept + answered:,} sums on rank {log.rank} kept the library's order: {where}{more}"
+            f"{kept:,} reductions on rank {log.rank} by operations of the program, in an order that the MPI library "
+            f"chooses and that may matter: {where}"
+            if log.guarantee == "none"
+            else f"{kept:,} of {kept + answered:,} sums on rank {log.rank} kept the library's order: {where}"
         )
     if python:
         lines = ", ".join(log.python_sums()[:SHOWN])

@@ -77,7 +77,7 @@ class Places:
         for file, own in addresses.items():
             before = [address - 1 for address in own]  # a return address follows its call
             unchanged = file in self.files and self.files[file] == _state(file)
-            lines = lines_of(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
+            lines = lines_of(file, before) if unchanged and not is_interface(file) else [[]] * len(own)
             symbols = functions_at(file, before) if unchanged else [("", 0)] * len(own)
             names = _demangled([name for name, _ in symbols])
             for address, inlined, name, (_, begin) in zip(own, lines, names, symbols, strict=True):
@@ -97,7 +97,7 @@ class _Function:
     def interface(self) -> bool:
         if self.python:
             return bool(INTERFACE_LINES.match(self.file)) or self.file.startswith(OURS)
-        return _is_interface(self.file) or bool(INTERFACE_FUNCTIONS.match(self.name))
+        return is_interface(self.file) or bool(INTERFACE_FUNCTIONS.match(self.name))
 
     @property
     def outside(self) -> bool:
@@ -107,7 +107,8 @@ class _Function:
         return self.name == "_start" or bool(OUTERMOST_FILES.match(Path(self.file).name))
 
 
-def _is_interface(file: str) -> bool:
+def is_interface(file: str) -> bool:
+    """Whether a file is a library between a program and MPI."""
     return bool(INTERFACE_FILES.match(file) or INTERFACE_FILES.match(Path(file).name))
 
 

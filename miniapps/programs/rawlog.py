@@ -19,7 +19,7 @@ import xxhash
 
 from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
-from miniapps.programs.places import Place, Places
+from miniapps.programs.places import Place, Places, is_interface
 from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes
 from miniapps.untrusted.text import printable, whole
@@ -61,6 +61,9 @@ FIRST_WRITE, FIRST_READ = KINDS.index("MPI_File_write"), KINDS.index("MPI_File_r
 # In the order of preload/log.hpp.
 (IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD, COMPLETION,
  SPLIT, SCATTERED) = (1 << i for i in range(12))  # fmt: skip
+# Of the flags, from this bit on: the guarantee of fpna's own sum to which a call belongs.
+PROMISED_BITS, PROMISES = 12, ("", "run", "layout", "exact")
+USER = "user operation"  # what begins the name of an operation of the program
 # In the order of preload/numbers.hpp: the types of the numbers that have sizes.
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
@@ -101,6 +104,7 @@ class RawLog:
                   messages that nonblocking probes saw, in their order
     ended         0 if the program did not reach MPI_Finalize
     places        by the number `site` of records
+    functions     of the program's operations: the place of the function, and whether it commutes by the program's word
     files         the names by which the program opened files, by the number `peer` of records
     unseen        number of calls that were counted and not recorded, by function; `unseen_of_all`: on all ranks, which
                   rank 0 has at the end
@@ -119,6 +123,7 @@ class RawLog:
     places: Places = field(default_factory=Places)
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
+    functions: dict[int, tuple[int, bool]] = field(default_factory=dict)
     communicators: dict[int, NamedCommunicator] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     neighbours: dict[int, Neighbours] = field(default_factory=dict)
@@ -136,6 +141,15 @@ class RawLog:
     run_id: str = ""
     started: str = ""
     here: bool = False
+
+    def name_operations(self, words: dict[int, str]) -> None:
+        """Add their functions, of the places `words`, to the names of the program's operations: `user operation mysum
+        (cg.c:12)`. A function of mpi4py calls one of Python, which is not known."""
+        for number, (site, commutes) in self.functions.items():
+            place = self.places.by_number.get(site)
+            known = place is not None and not any(is_interface(file) for file, _ in place.functions)
+            name = f"{USER} {words[site]}" if known else USER
+            self.operations[number] = name if commutes else f"{name}, not commutative"
 
     def python_sums(self) -> list[str]:
         """The places at which mpi4py added Python objects, in words."""
@@ -357,6 +371,9 @@ def _take(line: bytes, log: RawLog, where: str) -> None:
             log.counted = list(map(str, names))
         case {"op": int(number)}:
             log.operations[number] = name
+            function = entry.get("function")
+            if type(function) is int:
+                log.functions[number] = function, entry.get("commutes") is True
         case {"library": str(library)}:
             log.library = library
         case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:

@@ -168,7 +168,8 @@ MEANINGS = {
     "unseen": '`fpna run` only: calls of this rank that were counted and not recorded, `{"MPI_Accumulate": '
     "12}` ([any program](../how-to/any-program.md))",
     "unreached": "`fpna run` only: reductions that kept the library's order under a guarantee although the order "
-    'matters, `[{"call": "MPI_Allreduce at dot (cg.c:57)", "why": "user operation", '
+    'matters, and all by operations of the program, `[{"call": "MPI_Allreduce at dot (cg.c:57)", "why": "user '
+    'operation mysum (cg.c:12)", '
     '"calls": 120}]`',
     "neighbours": "`fpna run` only: the neighbours of this rank in each neighbourhood collective whose calls all "
     "had the same ones, ranks of MPI_COMM_WORLD in MPI's order, -1 for MPI_PROC_NULL: "

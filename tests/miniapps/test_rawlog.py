@@ -144,7 +144,7 @@ def test_steps_of_threads_follow_their_communicators(tmp_path):
 @pytest.mark.parametrize(
     ("operation", "dtype", "flags", "why"),
     [
-        ("of the program", "MPI_DOUBLE", 0, "user operation"),
+        ("user operation", "MPI_DOUBLE", 0, "user operation"),
         ("sum", "MPI_DOUBLE", rawlog.NONBLOCKING, "nonblocking"),
         ("sum", "MPI_DOUBLE", rawlog.NONBLOCKING | rawlog.PERSISTENT, "persistent"),
         ("sum", "MPI_LONG_DOUBLE", 0, "type MPI_LONG_DOUBLE"),
@@ -181,7 +181,7 @@ def test_sums_at_one_line_have_each_their_own_reason(tmp_path):
     made["flags"] = np.where((made["op"] == 3) & (made["type"] == 0), rawlog.REPLACED, 0)
     texts = [
         {"site": 77, "functions": [["/nowhere/app", 66]], "lines": []},
-        *({"op": i, "name": name} for i, name in enumerate(("max", "of the program", "prod", "sum"))),
+        *({"op": i, "name": name} for i, name in enumerate(("max", "user operation", "prod", "sum"))),
         {"type": 0, "name": "MPI_DOUBLE"}, {"type": 1, "name": "MPI_LONG_DOUBLE"},
         {"command": ["./app"], "guarantee": "exact"},
     ]  # fmt: skip

@@ -4,6 +4,8 @@
 // Every function calls the MPI library's function with the program's arguments and returns its result. With --guarantee this
 // library adds sums instead (sums.hpp). With --replay receives from any source follow a recorded order (receives.hpp), and so
 // do calls that find requests complete and messages there (completions.hpp).
+#include <cstdarg>
+
 #include "start.hpp"
 
 using namespace fpna;
@@ -49,6 +51,33 @@ int MPI_Finalize(void) {
     stop();
     return PMPI_Finalize();
 }
+
+// The library of sums tells by this call to which guarantee its calls belong (kernels/library/messages.hpp).
+int MPI_Pcontrol(const int level, ...) {
+    constexpr int OF_FPNA = 0x66706e61;
+    if (level != OF_FPNA) return PMPI_Pcontrol(level);
+    va_list rest;
+    va_start(rest, level);
+    promised = va_arg(rest, int) & 3;
+    va_end(rest);
+    return MPI_SUCCESS;
+}
+
+// Operations of the program: their names are those of their functions.
+
+int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op) {
+    const int code = PMPI_Op_create(function, commutes, op);
+    if (code == MPI_SUCCESS && on()) introduce_operation(*op, reinterpret_cast<void *>(function));
+    return code;
+}
+
+#if MPI_VERSION >= 4
+int MPI_Op_create_c(MPI_User_function_c *function, int commutes, MPI_Op *op) {
+    const int code = PMPI_Op_create_c(function, commutes, op);
+    if (code == MPI_SUCCESS && on()) introduce_operation(*op, reinterpret_cast<void *>(function));
+    return code;
+}
+#endif
 
 // Which messages are recorded: sends only with --point-to-point.
 #define RECEIVES_FROM(source, comm) (on(comm) && (point_to_point || (source) == MPI_ANY_SOURCE))

@@ -253,6 +253,18 @@ EACH_BINDING(COLLECTIVE, neighbor_alltoallw,
              neighbor_alltoallw(at(send), counts, places, types, at(recv), recv_counts, recv_places, recv_types,
                                 comm_of(comm), [](const F *of, std::size_t i) { return type_of(of + i); }))
 
+// Operations of the program.
+
+#define OPERATIONS(SUFFIX, _)                                                                       \
+    BEGIN(SUFFIX, op_create, (void *function, F *commutes, F *op))                                  \
+        {                                                                                           \
+            const Inside from_here;                                                                 \
+            real(function, commutes, op, code);                                                     \
+        }                                                                                           \
+        if (*code == MPI_SUCCESS && on()) introduce_operation(op_of(op), function);                 \
+    }
+EACH_BINDING(OPERATIONS, 0)
+
 // Messages.
 
 #define RECEIVES_FROM(source, comm) (on(comm_of(comm)) && (point_to_point || *(source) == MPI_ANY_SOURCE))

@@ -40,6 +40,8 @@ enum Flag : std::uint16_t {
     SCATTERED = 2048     // in a file, by its view: not in one piece
 };
 
+constexpr int PROMISED_BITS = 12;  // of the flags: from here on, the guarantee of the sum of fpna to which a call belongs
+
 struct Header {
     std::uint64_t magic;
     std::uint32_t version, record_bytes;

@@ -38,6 +38,17 @@ inline std::string quoted(const char *text) {
 
 class Places {
   public:
+    // The number of a function as a place, by its address.
+    std::uint64_t of_function(std::uint64_t address) {
+        Key key;
+        key.add(address + 1);  // like a return address, which follows a call
+        key.functions = key.count;
+        const std::lock_guard<std::mutex> alone(own_);
+        const auto [place, fresh] = numbers_.try_emplace(key, numbers_.size() + 1);
+        if (fresh) write(place->second, key);
+        return place->second;
+    }
+
     std::uint64_t number(std::uint64_t site, const void *frame) {
         Key key;
         bool python, take = false;
@@ -157,9 +168,11 @@ class Places {
     std::vector<std::string> files_;  // to be written before a place in them
 };
 
-inline std::uint64_t place_of(std::uint64_t site, const void *frame) {
+inline Places &every_place() {
     static auto &places = *new Places;  // never destroyed: destructors of the program may still call
-    return places.number(site, frame);
+    return places;
 }
+
+inline std::uint64_t place_of(std::uint64_t site, const void *frame) { return every_place().number(site, frame); }
 
 }  // namespace fpna

@@ -33,6 +33,9 @@ inline int world_size = 0;
 inline bool threads = false;  // whether threads may call at the same time
 inline thread_local bool main_thread = false;  // whether this thread called MPI_Init
 
+// The guarantee of the sum of fpna's library (kernels/library) to which this thread's calls belong: fpna_guarantee, or 0.
+inline thread_local int promised = 0;
+
 // Whether this call comes from the program and is recorded.
 inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
 
@@ -85,19 +88,41 @@ inline int name_type(MPI_Datatype type) {
     return number;
 }
 
+// The functions of the program's operations, as places, by handle. A handle may be used again for another operation.
+inline std::unordered_map<std::uint64_t, std::uint64_t> functions_of_operations;
+
+// The program has made an operation of this function.
+inline void introduce_operation(MPI_Op op, const void *function) {
+    const std::uint64_t place = every_place().of_function(reinterpret_cast<std::uint64_t>(function));
+    const std::lock_guard<std::mutex> held(lock);
+    functions_of_operations[number_of(op)] = place;
+}
+
+// The number of an operation; the program's operations share one if they have the same function.
 inline int name_operation(MPI_Op op) {
-    static bool told[32] = {};  // all operations of the program share a number
     static const std::pair<MPI_Op, const char *> named[] = {
         {MPI_SUM, "sum"}, {MPI_PROD, "prod"}, {MPI_MIN, "min"}, {MPI_MAX, "max"}, {MPI_LAND, "land"}, {MPI_LOR, "lor"},
         {MPI_LXOR, "lxor"}, {MPI_BAND, "band"}, {MPI_BOR, "bor"}, {MPI_BXOR, "bxor"}, {MPI_MINLOC, "minloc"},
         {MPI_MAXLOC, "maxloc"}, {MPI_REPLACE, "replace"}, {MPI_NO_OP, "no op"}};
+    static bool told[std::size(named)] = {};
+    static std::map<std::pair<std::uint64_t, int>, int> of_program;
     int number = 0;
     while (number < int(std::size(named)) && named[number].first != op) ++number;
-    if (!std::exchange(told[number], true) && texts) {
-        const char *name = number < int(std::size(named)) ? named[number].second : "of the program";
-        texts.line("{\"op\": " + std::to_string(number) + ", \"name\": " + quoted(name) + "}");
+    if (number < int(std::size(named))) {
+        if (!std::exchange(told[number], true) && texts)
+            texts.line("{\"op\": " + std::to_string(number) + ", \"name\": " + quoted(named[number].second) + "}");
+        return number;
     }
-    return number;
+    int commutes = 0;
+    PMPI_Op_commutative(op, &commutes);
+    const auto known = functions_of_operations.find(number_of(op));
+    const std::uint64_t function = known == functions_of_operations.end() ? 0 : known->second;
+    const auto [place, fresh] =
+        of_program.try_emplace({function, commutes}, std::min(int(std::size(named) + of_program.size()), int(NONE)));
+    if (fresh && place->second < NONE && texts)
+        texts.line("{\"op\": " + std::to_string(place->second) + ", \"name\": \"user operation\", \"function\": " +
+                   std::to_string(function) + ", \"commutes\": " + (commutes ? "true" : "false") + "}");
+    return place->second;
 }
 
 // The number of the neighbours of a shape; writes new ones into the texts.
@@ -150,6 +175,7 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     record.op = shape.op == MPI_OP_NULL ? NONE : std::uint16_t(name_operation(shape.op));
     record.flags = std::uint16_t((shape.in_place ? IN_PLACE : 0) | (shape.wildcard ? WILDCARD : 0) |
                                  (shape.replaced ? REPLACED : 0) | (comm.inter ? INTER : 0) |
+                                 promised << PROMISED_BITS |
                                  (shape.scattered ? SCATTERED : 0));
     if (shape.in.empty()) {
         MPI_Aint size;
