@@ -9,10 +9,25 @@ import pandas as pd
 from analysis.divergence.steps import by_step
 from analysis.load.frames import Frames
 from analysis.runs import Id
-from miniapps.trace.records import ADDED, GLOBAL, READ, RECEIVED, SENT, SOURCE, TOTAL, WRITTEN
+from miniapps.trace.records import (
+    ADDED,
+    FETCHED,
+    GLOBAL,
+    ORIGIN,
+    READ,
+    RECEIVED,
+    SENT,
+    SOURCE,
+    TOTAL,
+    WINDOW,
+    WRITTEN,
+)
 
-SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", GLOBAL: "got", WRITTEN: "given", READ: "got",
-         SOURCE: "sources"}  # fmt: skip
+SIDES = {
+    **dict.fromkeys((ADDED, SENT, WRITTEN, ORIGIN), "given"),
+    **dict.fromkeys((TOTAL, RECEIVED, GLOBAL, READ, FETCHED, WINDOW), "got"),
+    SOURCE: "sources",
+}
 OF_A_RANK = re.compile(
     r" by rank \d+ of \d+$|, \d+ \w+$"
 )  # or the length and type of an array that all ranks hold

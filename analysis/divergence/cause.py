@@ -32,6 +32,7 @@ from analysis.divergence.from_messages import (
 from analysis.divergence.from_states import after_a_step
 from analysis.divergence.from_watched import of_watched
 from analysis.divergence.in_files import of_place, of_read, of_written
+from analysis.divergence.in_windows import of_fetched, of_origin, of_window, reconsidered
 from analysis.divergence.later import farthest
 from analysis.divergence.points import FINAL, Comparison
 from analysis.divergence.recorded import common_of
@@ -43,19 +44,24 @@ from kernels.sizes import sampled
 from miniapps.trace.records import (
     ADDED,
     COMPUTED,
+    DISPLACEMENT,
+    FETCHED,
     GLOBAL,
     INPUT,
     NODE,
     OF_FILE,
     OFFSET,
+    ORIGIN,
     READ,
     RECEIVED,
     SENT,
     SOURCE,
+    TARGET,
     TOTAL,
     VIEW_OFFSET,
     WATCHED,
     WEIGHTS,
+    WINDOW,
     WRITTEN,
 )
 
@@ -69,7 +75,7 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
     if at is None or at.name == FINAL:
         return None
     scene = Scene(frames, comparison, at)
-    shown = _grown(scene, _judged(scene, _first_shown(scene)))
+    shown = _grown(scene, _judged(scene, reconsidered(scene, _first_shown(scene))))
     by_method = methods(scene.a, scene.b) + choices(frames, comparison)
     by_environment = environments(scene.a, scene.b)
     if not (by_method or by_environment):
@@ -89,6 +95,7 @@ def _first_shown(scene: Scene) -> Cause:
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
         (WRITTEN, of_written), (READ, of_read), (OF_FILE, of_place), (OFFSET, of_place), (VIEW_OFFSET, of_place),
+        (ORIGIN, of_origin), (TARGET, of_origin), (DISPLACEMENT, of_origin), (WINDOW, of_window), (FETCHED, of_fetched),
         (TOTAL, of_total), (GLOBAL, of_global), (ADDED, of_block),
         *((prefix, of_watched) for prefix in (*WATCHED, WEIGHTS)),
     ):  # fmt: skip

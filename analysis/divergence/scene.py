@@ -15,7 +15,7 @@ from analysis.divergence.points import Comparison, Point
 from analysis.divergence.preceding import Event, Preceding
 from analysis.load.frames import Frames
 from kernels import bits
-from miniapps.trace.records import READ, SENT, SOURCE, TOTAL, WRITTEN
+from miniapps.trace.records import OF_WINDOWS, READ, SENT, SOURCE, TOTAL, WRITTEN
 
 SHOWN = 4  # blocks, or names, listed
 
@@ -30,7 +30,7 @@ class Scene:
         self.rank, self.repeat = at.rank_b, comparison.b[1]
         self.table = "fingerprints" if at is comparison.fingerprint else "values"
         names = frames.recorded("fingerprints", *comparison.b)
-        self.with_messages = any(name.startswith((SENT, TOTAL, WRITTEN, READ)) for name in names)
+        self.with_messages = any(name.startswith((SENT, TOTAL, WRITTEN, READ, *OF_WINDOWS)) for name in names)
 
     def sizes(self, at: Point | None = None) -> tuple[rounding.Size | None, rounding.Size | None]:
         """The sizes of the record `at`, by default the first difference, in both runs."""

@@ -9,6 +9,9 @@
 | | gathers or scatters, recorded once; equal counts on other numbers of ranks mean the same numbers |
 | `source:CALL` (value) | the sender of a message received from any source, -1 for none; the block is the rank |
 | `written:CALL`, `read:CALL` | data of calls that write and read files; the block is the rank |
+| `origin:CALL`, `fetched:CALL` | data of one-sided calls; the block is the rank that made the call |
+| `target:CALL`, `displacement:CALL` (values) | the rank that it accesses, and the place in its window |
+| `window:CALL` | memory of a window at the end of an exposure; the block is the rank |
 | `file:CALL` (value) | the number of the file, of the attribute `files`; the block is the rank |
 | `offset:CALL` (value) | the first byte in the file, if it is known; `view offset:` if the view scatters the others |
 
@@ -38,6 +41,8 @@ from miniapps.programs.numbering import COLLECTIVES, steps
 from miniapps.programs.rawlog import (
     BASICS,
     FAILED,
+    FIRST_ACCESS,
+    FIRST_EXPOSURE,
     FIRST_WRITE,
     INTER,
     KINDS,
@@ -54,16 +59,22 @@ from miniapps.trace.reader import RankTrace, read
 from miniapps.trace.records import (
     ADDED,
     ARGUMENTS,
+    DISPLACEMENT,
+    FETCHED,
     GLOBAL,
     NO_NUMBERS,
     OF_FILE,
+    OF_WINDOWS,
     OFFSET,
+    ORIGIN,
     READ,
     RECEIVED,
     SENT,
     SOURCE,
+    TARGET,
     TOTAL,
     VIEW_OFFSET,
+    WINDOW,
     WRITTEN,
 )
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, FILE, SCHEMA, TABLES, TraceError, rank_file
@@ -104,6 +115,9 @@ DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
 WHERE = ("repeat", "step", "name", "block", "after")
+# Prefixes of inputs and outputs, by the first kind of call.
+SIDES = ((FIRST_EXPOSURE, (ORIGIN, WINDOW)), (FIRST_ACCESS, (ORIGIN, FETCHED)), (FIRST_WRITE, (WRITTEN, READ)),
+         (0, (SENT, RECEIVED)))  # fmt: skip
 NOTHING = bytes(16)  # the digest of a call without input or output
 # (ordering, accumulation, guarantee) of sums of fpna's library (kernels/library), which merges states or adds gathered
 # vectors.
@@ -286,7 +300,12 @@ class LogTrace:
         """(name, value) of the sender of a message from any source, and of the place of data in a file."""
         if row["flags"] & WILDCARD:
             yield f"{SOURCE}{call}", max(-1, int(row["peer"]))
-        if row["kind"] >= FIRST_WRITE and not row["flags"] & FAILED:
+        if row["flags"] & FAILED or row["kind"] >= FIRST_EXPOSURE:
+            return
+        if row["kind"] >= FIRST_ACCESS:
+            yield f"{TARGET}{call}", int(row["peer"])
+            yield f"{DISPLACEMENT}{call}", int(row["at"])
+        elif row["kind"] >= FIRST_WRITE:
             yield f"{OF_FILE}{call}", int(row["peer"])
             if row["at"] >= 0:
                 yield f"{VIEW_OFFSET if row['flags'] & SCATTERED else OFFSET}{call}", int(row["at"])
@@ -305,11 +324,11 @@ class LogTrace:
             elif got and (log.rank == 0 or kind == "MPI_Reduce"):
                 yield f"{TOTAL}{call}", -1, "out"
             return
-        files = row["kind"] >= FIRST_WRITE
+        to, back = next(sides for first, sides in SIDES if row["kind"] >= first)
         if given:
-            yield f"{WRITTEN if files else SENT}{call}", log.rank, "in"
+            yield f"{to}{call}", log.rank, "in"
         if got:
-            yield f"{READ if files else RECEIVED}{call}", log.rank, "out"
+            yield f"{back}{call}", log.rank, "out"
         side = HELD.get(kind, "")
         shared = got and (kind in ROOTED or log.rank == 0) if side == "out" else given
         if whole and side and shared and row[f"{side}_basic"] in FLOATS:
@@ -327,7 +346,7 @@ class LogTrace:
             "recording.of_ranks": {
                 "records": [
                     f"fingerprints:{prefix}*"
-                    for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED, WRITTEN, READ)
+                    for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED, WRITTEN, READ, *OF_WINDOWS)
                 ]
                 + [f"values:{prefix}*" for prefix in NO_NUMBERS],
                 "of_ranks": True,
@@ -372,7 +391,7 @@ class LogTrace:
             "clock_drift": 0.0,
             "regions": {
                 call: FILE
-                if row["kind"] >= FIRST_WRITE
+                if FIRST_WRITE <= row["kind"] < FIRST_ACCESS
                 else COLLECTIVE
                 if row["kind"] in COLLECTIVES and row["kind"] not in NEIGHBOURHOOD
                 else EXCHANGE

@@ -25,6 +25,9 @@ REDUCTIONS = frozenset(
     KINDS.index(f"MPI_{name}")
     for name in ("Allreduce", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")
 )
+ACCUMULATES = frozenset(
+    KINDS.index(f"MPI_{name}") for name in ("Accumulate", "Get_accumulate", "Fetch_and_op")
+)
 # Names of types whose sums are rounded.
 ROUNDED = re.compile(r"FLOAT|DOUBLE|REAL|COMPLEX")
 REACHED = ("MPI_DOUBLE", "MPI_FLOAT")
@@ -39,7 +42,7 @@ def promised(row: np.void) -> str:
 
 def reason(log: RawLog, row: np.void) -> str:
     """The reason why this reduction kept the library's order although the order affects its bits; else empty."""
-    if int(row["kind"]) not in REDUCTIONS or row["flags"] & REPLACED or row["comm_size"] == 1:
+    if int(row["kind"]) not in REDUCTIONS | ACCUMULATES or row["flags"] & REPLACED or row["comm_size"] == 1:
         return ""
     if promised(row):
         return ""
@@ -52,6 +55,8 @@ def reason(log: RawLog, row: np.void) -> str:
         return ""
     if operation == "prod":
         return "product"
+    if int(row["kind"]) in ACCUMULATES:
+        return "one-sided"
     if row["flags"] & PERSISTENT:
         return "persistent"
     if row["flags"] & NONBLOCKING:

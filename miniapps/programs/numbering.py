@@ -14,7 +14,11 @@ from miniapps.programs.rawlog import FIRST_WRITE, INTER, KINDS, OTHER_THREAD, Ra
 # Calls that all ranks make together.
 COLLECTIVES = (
     *range(KINDS.index("MPI_Send")),
-    *(kind for kind in range(FIRST_WRITE, len(KINDS)) if KINDS[kind].endswith(("_all", "_ordered"))),
+    *(
+        kind
+        for kind in range(FIRST_WRITE, len(KINDS))
+        if KINDS[kind].endswith(("_all", "_ordered", "_fence"))
+    ),
 )
 
 

@@ -53,11 +53,15 @@ KINDS = (
     "MPI_Sendrecv_replace", "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome",
     "MPI_Request_get_status", "MPI_Finalize", "MPI_File_write", "MPI_File_write_at", "MPI_File_write_shared",
     "MPI_File_write_all", "MPI_File_write_at_all", "MPI_File_write_ordered", "MPI_File_read", "MPI_File_read_at",
-    "MPI_File_read_shared", "MPI_File_read_all", "MPI_File_read_at_all", "MPI_File_read_ordered",
+    "MPI_File_read_shared", "MPI_File_read_all", "MPI_File_read_at_all", "MPI_File_read_ordered", "MPI_Put", "MPI_Get",
+    "MPI_Accumulate", "MPI_Get_accumulate", "MPI_Fetch_and_op", "MPI_Compare_and_swap", "MPI_Win_fence",
+    "MPI_Win_wait", "MPI_Win_test",
 )  # fmt: skip
-# Calls that find requests complete, and the end; calls that write and read files.
+# Calls that find requests complete, and the end; calls that write and read files; one-sided calls, and those that end
+# exposures of windows.
 FIRST_COMPLETION, LAST_COMPLETION = KINDS.index("MPI_Test"), KINDS.index("MPI_Finalize")
 FIRST_WRITE, FIRST_READ = KINDS.index("MPI_File_write"), KINDS.index("MPI_File_read")
+FIRST_ACCESS, FIRST_EXPOSURE = KINDS.index("MPI_Put"), KINDS.index("MPI_Win_fence")
 # In the order of preload/log.hpp.
 (IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD, COMPLETION,
  SPLIT, SCATTERED) = (1 << i for i in range(12))  # fmt: skip
@@ -164,6 +168,8 @@ class RawLog:
 def label(kind: int, flags: int) -> str:
     """The name of a call of this kind, in the form of the flags NONBLOCKING, PERSISTENT and SPLIT."""
     name = KINDS[kind]
+    if kind >= FIRST_ACCESS:
+        return f"MPI_R{name[4:].lower()}" if flags & NONBLOCKING else name
     if kind >= FIRST_WRITE:
         form = name.replace("MPI_File_", "MPI_File_i") if flags & NONBLOCKING else name
         return f"{form}_begin" if flags & SPLIT else form

@@ -165,7 +165,7 @@ MEANINGS = {
     "reductions": "a description of every planned reduction, see [the trace](trace.md#what-a-run-states)",
     "files": "`fpna run` only: the names by which the program opened files with `MPI_File_open`, by number, "
     '`{"1": "out.dat"}`',
-    "unseen": '`fpna run` only: calls of this rank that were counted and not recorded, `{"MPI_Accumulate": '
+    "unseen": '`fpna run` only: calls of this rank that were counted and not recorded, `{"MPI_Psend_init": '
     "12}` ([any program](../how-to/any-program.md))",
     "unreached": "`fpna run` only: reductions that kept the library's order under a guarantee although the order "
     'matters, and all by operations of the program, `[{"call": "MPI_Allreduce at dot (cg.c:57)", "why": "user '

@@ -11,6 +11,9 @@ ADDED, TOTAL = "added:", "total:"
 WRITTEN, READ = "written:", "read:"  # data of calls that write and read files
 # The number of the file of such a call, and its first byte there; where the other bytes lie apart, by the file's view.
 OF_FILE, OFFSET, VIEW_OFFSET = "file:", "offset:", "view offset:"
+# Of one-sided calls: data of the origin, data that a call fetched, the target and the place in its window; the memory
+# of a window as an exposure of it ends.
+ORIGIN, FETCHED, TARGET, DISPLACEMENT, WINDOW = "origin:", "fetched:", "target:", "displacement:", "window:"
 GLOBAL = "global:"  # arrays that all ranks hold, gather or scatter together, by call, count and type
 LEFT = "left:"
 NODE = "node:"  # a value of a partitioned program, by blocks of the problem: the same for any owners
@@ -34,9 +37,17 @@ ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, AS
 WRONG = "wrong_rank"  # a value by block: the rank with wrong bits, found by --duplicate
 CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 
-NO_NUMBERS = (SOURCE, OF_FILE, OFFSET, VIEW_OFFSET)  # values without a distance: only equal or not
+NO_NUMBERS = (
+    SOURCE,
+    OF_FILE,
+    OFFSET,
+    VIEW_OFFSET,
+    TARGET,
+    DISPLACEMENT,
+)  # values without a distance: only equal or not
 # With --record messages only.
-PASSING = (SENT, RECEIVED, COMPUTED, ADDED, TOTAL, GLOBAL, LEFT, WRITTEN, READ, *NO_NUMBERS)
+OF_WINDOWS = (ORIGIN, FETCHED, WINDOW)
+PASSING = (SENT, RECEIVED, COMPUTED, ADDED, TOTAL, GLOBAL, LEFT, WRITTEN, READ, *OF_WINDOWS, *NO_NUMBERS)
 
 
 def is_state(name: str) -> bool:

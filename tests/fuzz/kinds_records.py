@@ -108,7 +108,7 @@ def _rows(path: Path) -> list[bytes]:
 
 def _forged(rng: random.Random, out: Path, box: Sandbox) -> str:
     """A log whose hashes fit, of what no program did."""
-    rank, records, texts = rng.randrange(RANKS), mixed(rng.choice((0, 1, 20))), [*TEXTS]
+    rank, records, texts = rng.randrange(RANKS), mixed(rng.choice((0, 1, 30))), [*TEXTS]
     done = []
     for _ in range(rng.choice((1, 1, 2))):
         if rng.random() < 0.5 and len(records):

@@ -21,8 +21,8 @@ def rows(n=20):
     return made
 
 
-def mixed(n=20):
-    """Records of `n` calls: sums, and from the sixth on writes and reads of files in all forms."""
+def mixed(n=30):
+    """Records of `n` calls: sums, and from the sixth on calls on files and windows in all forms."""
     made = rows(n)
     files = made[5:]
     files["kind"] = rawlog.FIRST_WRITE + np.arange(len(files)) % (len(rawlog.KINDS) - rawlog.FIRST_WRITE)

@@ -74,6 +74,22 @@ def test_calls_on_files_have_their_form_and_their_place(tmp_path):
     assert said[4] == [("file", 1), ("view offset", 128)] and said[3] == [("file", 1), ("offset", 64)]
 
 
+def test_one_sided_calls_have_their_form_and_their_target(tmp_path):
+    made = mixed()[17:26]
+    calltrace.write(rawlog.read(write_raw(tmp_path / "raw-00000.log", made)), tmp_path)
+    (trace,) = read_run(tmp_path)
+    calls = [trace.names[name].partition(" ")[0] for name in trace.tables["events"]["name"]]
+    assert calls == ["MPI_Put", "MPI_Get", "MPI_Accumulate", "MPI_Get_accumulate", "MPI_Rfetch_and_op",
+                     "MPI_Compare_and_swap", "MPI_Win_fence", "MPI_Win_wait", "MPI_Win_test"]  # fmt: skip
+    assert trace.tables["events"]["step"].tolist() == [0, 0, 0, 0, 0, 0, 0, 1, 1]  # a fence counts
+    prefixes = {trace.names[name].partition(":")[0] for name in trace.tables["fingerprints"]["name"]}
+    assert prefixes == {"origin", "fetched", "window"}
+    assert {trace.names[name].partition(":")[0] for name in trace.tables["values"]["name"]} == {
+        "target",
+        "displacement",
+    }
+
+
 def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(tmp_path):
     records = rows()
     records["flags"][5:] = rawlog.REPLACED

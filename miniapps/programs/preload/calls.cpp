@@ -117,11 +117,24 @@ int MPI_Op_create_c(MPI_User_function_c *function, int commutes, MPI_Op *op) {
         HOW##_RUN                                                                                                    \
     }
 
+// One-sided calls, and their forms with a request.
+#define ACCESS(NAME, LOWER, PARAMETERS, ARGUMENTS, ACCESSED)                                                         \
+    int FORM(MPI_##NAME) PARAMETERS {                                                                                \
+        const auto run = [&] { return FORM(PMPI_##NAME) ARGUMENTS; };                                                \
+        return on() && window != MPI_WIN_NULL ? Access ACCESSED.blocking(SITE, run) : run();                         \
+    }                                                                                                                \
+    int FORM(MPI_R##LOWER)(LIST PARAMETERS, MPI_Request *request) {                                                  \
+        const auto run = [&] { return FORM(PMPI_R##LOWER)(LIST ARGUMENTS, request); };                               \
+        if (!on() || window == MPI_WIN_NULL) return run();                                                           \
+        return Access ACCESSED.nonblocking(SITE, run, [=] { return *request; });                                     \
+    }
+
 #define COUNT int
 #define PLACE int
 #define FORM(NAME) NAME
 #include "messages.inc"
 #include "files.inc"
+#include "accesses.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME PARAMETERS {                                                                                      \
         return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME ARGUMENTS; }) : PMPI_##NAME ARGUMENTS;         \
@@ -154,6 +167,7 @@ int MPI_Op_create_c(MPI_User_function_c *function, int commutes, MPI_Op *op) {
 #define FORM(NAME) NAME##_c
 #include "messages.inc"
 #include "files.inc"
+#include "accesses.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_c PARAMETERS {                                                                                  \
         return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME##_c ARGUMENTS; }) : PMPI_##NAME##_c ARGUMENTS; \
@@ -360,6 +374,77 @@ ENDS(write_ordered, const void)
 ENDS(read_all, void)
 ENDS(read_at_all, void)
 ENDS(read_ordered, void)
+
+// Windows.
+
+int MPI_Fetch_and_op(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint place, MPI_Op op,
+                     MPI_Win window) {
+    const auto run = [&] { return PMPI_Fetch_and_op(origin, result, type, target, place, op, window); };
+    if (!on() || window == MPI_WIN_NULL) return run();
+    return Access(FETCH_AND_OP, window, target, place, 1, type, {{origin, 1, type}}, {{result, 1, type}}, op)
+        .blocking(SITE, run);
+}
+
+int MPI_Compare_and_swap(const void *origin, const void *compared, void *result, MPI_Datatype type, int target,
+                         MPI_Aint place, MPI_Win window) {
+    const auto run = [&] { return PMPI_Compare_and_swap(origin, compared, result, type, target, place, window); };
+    if (!on() || window == MPI_WIN_NULL) return run();
+    return Access(COMPARE_AND_SWAP, window, target, place, 1, type, {{origin, 1, type}, {compared, 1, type}},
+                  {{result, 1, type}})
+        .blocking(SITE, run);
+}
+
+#define MAKES_WINDOW(NAME, PARAMETERS, ARGUMENTS)                                                                    \
+    int MPI_##NAME PARAMETERS {                                                                                      \
+        return making_window(comm, [&] { return PMPI_##NAME ARGUMENTS; }, [&] { return *window; });                  \
+    }
+MAKES_WINDOW(Win_create, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *window),
+             (base, size, unit, info, comm, window))
+MAKES_WINDOW(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *window),
+             (size, unit, info, comm, base, window))
+MAKES_WINDOW(Win_allocate_shared, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *window),
+             (size, unit, info, comm, base, window))
+MAKES_WINDOW(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *window), (info, comm, window))
+#if MPI_VERSION >= 4
+MAKES_WINDOW(Win_create_c, (void *base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win *window),
+             (base, size, unit, info, comm, window))
+MAKES_WINDOW(Win_allocate_c, (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *window),
+             (size, unit, info, comm, base, window))
+MAKES_WINDOW(Win_allocate_shared_c,
+             (MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *window),
+             (size, unit, info, comm, base, window))
+#endif
+
+int MPI_Win_free(MPI_Win *window) {
+    const MPI_Win before = *window;
+    return freeing_window(before, [=] { return PMPI_Win_free(window); });
+}
+
+int MPI_Win_fence(int assertion, MPI_Win window) {
+    const auto run = [=] { return PMPI_Win_fence(assertion, window); };
+    return on() && window != MPI_WIN_NULL ? ending_exposure(WIN_FENCE, window, SITE, run) : run();
+}
+
+int MPI_Win_wait(MPI_Win window) {
+    const auto run = [=] { return PMPI_Win_wait(window); };
+    return on() && window != MPI_WIN_NULL ? ending_exposure(WIN_WAIT, window, SITE, run) : run();
+}
+
+int MPI_Win_test(MPI_Win window, int *flag) {
+    const int code = PMPI_Win_test(window, flag);
+    if (code != MPI_SUCCESS || !*flag || !on()) return code;
+    return ending_exposure(WIN_TEST, window, SITE, [] { return MPI_SUCCESS; });
+}
+
+#define SYNCHRONISES(NAME, PARAMETERS, ARGUMENTS, TARGET)                                                            \
+    int MPI_##NAME PARAMETERS { return synchronising(window, TARGET, [=] { return PMPI_##NAME ARGUMENTS; }); }
+SYNCHRONISES(Win_complete, (MPI_Win window), (window), ALL_TARGETS)
+SYNCHRONISES(Win_unlock, (int target, MPI_Win window), (target, window), target)
+SYNCHRONISES(Win_unlock_all, (MPI_Win window), (window), ALL_TARGETS)
+SYNCHRONISES(Win_flush, (int target, MPI_Win window), (target, window), target)
+SYNCHRONISES(Win_flush_all, (MPI_Win window), (window), ALL_TARGETS)
+SYNCHRONISES(Win_flush_local, (int target, MPI_Win window), (target, window), target)
+SYNCHRONISES(Win_flush_local_all, (MPI_Win window), (window), ALL_TARGETS)
 
 // Communicators: their names follow from the calls that made them.
 #define MAKES(NAME, KIND, PARAMETERS, ARGUMENTS, PARENT)                                                                 int MPI_##NAME PARAMETERS {                                                                                              if (!on(PARENT)) return PMPI_##NAME ARGUMENTS;                                                                       const Inside from_here;                                                                                              Making making(PARENT, KIND);                                                                                         const int code = PMPI_##NAME ARGUMENTS;                                                                              making.is(code == MPI_SUCCESS ? *made : MPI_COMM_NULL);                                                              return code;                                                                                                     }

@@ -585,6 +585,110 @@ EACH_BINDING(MAKES, intercomm_merge, "merged", (F *comm, F *high, F *made), (com
     }
 EACH_BINDING(COMMUNICATORS, 0)
 
+// Windows.
+
+namespace {
+
+MPI_Win window_of(const MPI_Fint *handle) { return PMPI_Win_f2c(*handle); }
+
+}  // namespace
+
+// One-sided calls, and their forms with a request.
+#define ACCESS(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, ACCESSED)                                                             \
+    BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                                       \
+        const auto run = [&] { return real(LIST ARGUMENTS, code), *code; };                                                \
+        const MPI_Win own = window_of(window);                                                                             \
+        on() && own != MPI_WIN_NULL ? Access ACCESSED.blocking(SITE, run) : run();                                         \
+    }
+#define ACCESS_WITH_REQUEST(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, ACCESSED)                                                \
+    ACCESS(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, ACCESSED)                                                                 \
+    BEGIN(SUFFIX, r##LOWER, (LIST PARAMETERS, F *request))                                                                 \
+        const auto run = [&] { return real(LIST ARGUMENTS, request, code), *code; };                                       \
+        const MPI_Win own = window_of(window);                                                                             \
+        if (!on() || own == MPI_WIN_NULL) return void(run());                                                              \
+        Access ACCESSED.nonblocking(SITE, run, [&] { return request_of(request); });                                       \
+    }
+EACH_BINDING(ACCESS_WITH_REQUEST, put,
+             (void *origin, F *count, F *type, F *target, MPI_Aint *place, F *there, F *to, F *window),
+             (origin, count, type, target, place, there, to, window),
+             (PUT, own, *target, *place, *count, type_of(type), {{at(origin), *count, type_of(type)}}, {}))
+EACH_BINDING(ACCESS_WITH_REQUEST, get,
+             (void *result, F *count, F *type, F *target, MPI_Aint *place, F *there, F *from, F *window),
+             (result, count, type, target, place, there, from, window),
+             (GET, own, *target, *place, *count, type_of(type), {}, {{at(result), *count, type_of(type)}}))
+EACH_BINDING(ACCESS_WITH_REQUEST, accumulate,
+             (void *origin, F *count, F *type, F *target, MPI_Aint *place, F *there, F *to, F *op, F *window),
+             (origin, count, type, target, place, there, to, op, window),
+             (ACCUMULATE, own, *target, *place, *count, type_of(type), {{at(origin), *count, type_of(type)}}, {}, op_of(op)))
+EACH_BINDING(ACCESS_WITH_REQUEST, get_accumulate,
+             (void *origin, F *count, F *type, void *result, F *got, F *as, F *target, MPI_Aint *place, F *there, F *to, F *op,
+              F *window),
+             (origin, count, type, result, got, as, target, place, there, to, op, window),
+             (GET_ACCUMULATE, own, *target, *place, *got, type_of(as), {{at(origin), *count, type_of(type)}},
+              {{at(result), *got, type_of(as)}}, op_of(op)))
+EACH_BINDING(ACCESS, fetch_and_op, (void *origin, void *result, F *type, F *target, MPI_Aint *place, F *op, F *window),
+             (origin, result, type, target, place, op, window),
+             (FETCH_AND_OP, own, *target, *place, 1, type_of(type), {{at(origin), 1, type_of(type)}},
+              {{at(result), 1, type_of(type)}}, op_of(op)))
+EACH_BINDING(ACCESS, compare_and_swap,
+             (void *origin, void *compared, void *result, F *type, F *target, MPI_Aint *place, F *window),
+             (origin, compared, result, type, target, place, window),
+             (COMPARE_AND_SWAP, own, *target, *place, 1, type_of(type),
+              {{at(origin), 1, type_of(type)}, {at(compared), 1, type_of(type)}}, {{at(result), 1, type_of(type)}}))
+
+// The functions that end in `_cptr_` are those with a C pointer for the memory.
+#define MAKES_WINDOW(SUFFIX, LOWER, PARAMETERS, ARGUMENTS)                                                                 \
+    BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                                       \
+        making_window(comm_of(comm), [&] { return real(LIST ARGUMENTS, code), *code; }, [&] { return window_of(window); }); \
+    }
+EACH_BINDING(MAKES_WINDOW, win_create, (void *base, MPI_Aint *size, F *unit, F *info, F *comm, F *window),
+             (base, size, unit, info, comm, window))
+EACH_BINDING(MAKES_WINDOW, win_allocate, (MPI_Aint *size, F *unit, F *info, F *comm, void *base, F *window),
+             (size, unit, info, comm, base, window))
+EACH_BINDING(MAKES_WINDOW, win_allocate_shared, (MPI_Aint *size, F *unit, F *info, F *comm, void *base, F *window),
+             (size, unit, info, comm, base, window))
+MAKES_WINDOW(_, win_allocate_cptr, (MPI_Aint *size, F *unit, F *info, F *comm, void *base, F *window),
+             (size, unit, info, comm, base, window))
+MAKES_WINDOW(_, win_allocate_shared_cptr, (MPI_Aint *size, F *unit, F *info, F *comm, void *base, F *window),
+             (size, unit, info, comm, base, window))
+EACH_BINDING(MAKES_WINDOW, win_create_dynamic, (F *info, F *comm, F *window), (info, comm, window))
+
+#define SYNCHRONISES(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, TARGET)                                                         \
+    BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                                       \
+        synchronising(window_of(window), TARGET, [&] { return real(LIST ARGUMENTS, code), *code; });                       \
+    }
+EACH_BINDING(SYNCHRONISES, win_complete, (F *window), (window), ALL_TARGETS)
+EACH_BINDING(SYNCHRONISES, win_unlock, (F *target, F *window), (target, window), *target)
+EACH_BINDING(SYNCHRONISES, win_unlock_all, (F *window), (window), ALL_TARGETS)
+EACH_BINDING(SYNCHRONISES, win_flush, (F *target, F *window), (target, window), *target)
+EACH_BINDING(SYNCHRONISES, win_flush_all, (F *window), (window), ALL_TARGETS)
+EACH_BINDING(SYNCHRONISES, win_flush_local, (F *target, F *window), (target, window), *target)
+EACH_BINDING(SYNCHRONISES, win_flush_local_all, (F *window), (window), ALL_TARGETS)
+
+#define WINDOWS(SUFFIX, _)                                                                                                 \
+    BEGIN(SUFFIX, win_free, (F *window))                                                                                   \
+        freeing_window(window_of(window), [&] { return real(window, code), *code; });                                      \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, win_fence, (F *assertion, F *window))                                                                    \
+        const auto run = [&] { return real(assertion, window, code), *code; };                                             \
+        const MPI_Win own = window_of(window);                                                                             \
+        on() && own != MPI_WIN_NULL ? ending_exposure(WIN_FENCE, own, SITE, run) : run();                                  \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, win_wait, (F *window))                                                                                   \
+        const auto run = [&] { return real(window, code), *code; };                                                        \
+        const MPI_Win own = window_of(window);                                                                             \
+        on() && own != MPI_WIN_NULL ? ending_exposure(WIN_WAIT, own, SITE, run) : run();                                   \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, win_test, (F *window, F *flag))                                                                          \
+        {                                                                                                                  \
+            const Inside from_here;                                                                                        \
+            real(window, flag, code);                                                                                      \
+        }                                                                                                                  \
+        if (*code == MPI_SUCCESS && *flag && on())                                                                         \
+            ending_exposure(WIN_TEST, window_of(window), SITE, [] { return MPI_SUCCESS; });                                \
+    }
+EACH_BINDING(WINDOWS, 0)
+
 // Files.
 
 namespace {

@@ -66,7 +66,7 @@ struct Record {
     std::uint64_t site;        // number of its place in the program
     std::uint8_t in[16], out[16];
     std::int64_t count, bytes;
-    std::int64_t at;           // the first byte in a file; -1: not known
+    std::int64_t at;           // the first byte in a file, -1: not known; the place in a window
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
     std::uint16_t in_basic, out_basic;  // types of the numbers whose sizes follow (numbers.hpp)

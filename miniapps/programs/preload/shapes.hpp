@@ -26,11 +26,14 @@ enum Kind : std::uint16_t {
     // Calls that write and read files (files.hpp).
     FILE_WRITE, FILE_WRITE_AT, FILE_WRITE_SHARED, FILE_WRITE_ALL, FILE_WRITE_AT_ALL, FILE_WRITE_ORDERED,
     FILE_READ, FILE_READ_AT, FILE_READ_SHARED, FILE_READ_ALL, FILE_READ_AT_ALL, FILE_READ_ORDERED,
+    // One-sided calls, and ends of exposures (windows.hpp).
+    PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, WIN_FENCE, WIN_WAIT, WIN_TEST,
 };
 
 // Whether all ranks make a call of this kind together.
 inline bool is_collective(Kind kind) {
-    return kind < SEND || (kind >= FILE_WRITE_ALL && kind <= FILE_WRITE_ORDERED) || kind >= FILE_READ_ALL;
+    return kind < SEND || (kind >= FILE_WRITE_ALL && kind <= FILE_WRITE_ORDERED) ||
+           (kind >= FILE_READ_ALL && kind <= FILE_READ_ORDERED) || kind == WIN_FENCE;
 }
 
 // The name of a call that receives messages or finds requests complete, in a form of NONBLOCKING.
@@ -56,13 +59,13 @@ struct Shape {
     MPI_Datatype type;
     Spans in, out;
     MPI_Op op = MPI_OP_NULL;
-    int peer = -1, tag = -1;  // of a message; the root of a collective; the number of a file
+    int peer = -1, tag = -1;  // of a message; the root of a collective; the number of a file; a target
     bool in_place = false, wildcard = false, replaced = false;
     // For a reduction that this library carries out: its buffers, and the number of elements for each rank.
     const void *send = nullptr;
     void *recv = nullptr;
     std::vector<MPI_Aint> shares = {};
-    std::int64_t at = -1;  // the first byte in a file
+    std::int64_t at = -1;  // the first byte in a file; the place in a window
     bool scattered = false;
     Neighbours neighbours = {};  // of a neighbourhood collective
 };
@@ -295,6 +298,6 @@ inline Shape matched(const void *data, MPI_Aint count, MPI_Datatype type) {
 inline bool receives(Kind kind) { return kind >= RECV && kind < TEST; }
 
 // Whether a call of this kind reads a file; its status tells how much.
-inline bool reads(Kind kind) { return kind >= FILE_READ; }
+inline bool reads(Kind kind) { return kind >= FILE_READ && kind <= FILE_READ_ORDERED; }
 
 }  // namespace fpna

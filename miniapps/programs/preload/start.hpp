@@ -11,6 +11,7 @@
 #include "later.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
+#include "windows.hpp"
 #include "world.hpp"
 
 namespace fpna {
@@ -145,6 +146,7 @@ inline void stop() {
     const std::lock_guard<std::mutex> held(lock);
     give_up_pending();
     give_up_splits();
+    give_up_fetching();
     recorded.close(texts.state());
     if (own_comm != MPI_COMM_NULL) PMPI_Comm_free(&own_comm);
     texts.close();
