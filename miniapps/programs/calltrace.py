@@ -37,6 +37,7 @@ import numpy as np
 from kernels.guarantees import meets
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.coverage import Unreached, promised, unreached
+from miniapps.programs.functions import ACCUMULATES
 from miniapps.programs.numbering import COLLECTIVES, steps
 from miniapps.programs.rawlog import (
     BASICS,
@@ -400,7 +401,7 @@ class LogTrace:
             "reductions": self._reductions(),
             "files": {str(number): name for number, name in log.files.items()},
             **self._neighbours(),
-            "unseen": log.unseen,
+            "unseen": {name: count for name, count in log.unseen.items() if name != ACCUMULATES},
             "unreached": self.unreached,
         }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.programs.functions import PYTHON
+from miniapps.programs.functions import ACCUMULATES, PYTHON
 from miniapps.programs.rawlog import (
     INTER,
     KINDS,
@@ -25,7 +25,7 @@ REDUCTIONS = frozenset(
     KINDS.index(f"MPI_{name}")
     for name in ("Allreduce", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")
 )
-ACCUMULATES = frozenset(
+ACCUMULATING = frozenset(
     KINDS.index(f"MPI_{name}") for name in ("Accumulate", "Get_accumulate", "Fetch_and_op")
 )
 # Names of types whose sums are rounded.
@@ -42,7 +42,7 @@ def promised(row: np.void) -> str:
 
 def reason(log: RawLog, row: np.void) -> str:
     """The reason why this reduction kept the library's order although the order affects its bits; else empty."""
-    if int(row["kind"]) not in REDUCTIONS | ACCUMULATES or row["flags"] & REPLACED or row["comm_size"] == 1:
+    if int(row["kind"]) not in REDUCTIONS | ACCUMULATING or row["flags"] & REPLACED or row["comm_size"] == 1:
         return ""
     if promised(row):
         return ""
@@ -55,7 +55,7 @@ def reason(log: RawLog, row: np.void) -> str:
         return ""
     if operation == "prod":
         return "product"
-    if int(row["kind"]) in ACCUMULATES:
+    if int(row["kind"]) in ACCUMULATING:
         return "one-sided"
     if row["flags"] & PERSISTENT:
         return "persistent"
@@ -87,7 +87,7 @@ def _listed(calls: dict[str, int]) -> str:
 def sentences(log: RawLog, lacking: Unreached) -> list[str]:
     """The sentences to print at the end of a run, on the rank that prints for all."""
     seen = dict(log.unseen_of_all or log.unseen)
-    python, said = seen.pop(PYTHON, 0), []
+    python, accumulates, said = seen.pop(PYTHON, 0), seen.pop(ACCUMULATES, 0), []
     if seen:
         said.append(f"not recorded: {_listed(seen)}")
     if lacking:
@@ -101,6 +101,11 @@ def sentences(log: RawLog, lacking: Unreached) -> list[str]:
             f"chooses and that may matter: {where}"
             if log.guarantee == "none"
             else f"{kept:,} of {kept + answered:,} sums on rank {log.rank} kept the library's order: {where}"
+        )
+    if accumulates:
+        said.append(
+            f"{accumulates:,} {ACCUMULATES} on all ranks kept the library's order: no guarantee reaches one-sided "
+            "calls, whose order no rank knows"
         )
     if python:
         lines = ", ".join(log.python_sums()[:SHOWN])

@@ -41,6 +41,15 @@ inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
 
 inline bool on(MPI_Comm comm) { return comm != MPI_COMM_NULL && on(); }
 
+// Counts a call that is not recorded, by the number of its function in functions.py.
+inline void count_unseen(int number) {
+    Header *header = recorded.header();
+    if (!header || number >= MOST_COUNTED) return;
+    std::uint64_t before = header->unseen[number].load(std::memory_order_relaxed);
+    while (!header->unseen[number].compare_exchange_weak(before, checked_count(count_in(before) + 1, number))) {
+    }
+}
+
 // During its lifetime, this thread's calls come from the MPI library or this library.
 class Inside {
   public:

@@ -105,15 +105,6 @@ inline void start() {
     disturb_arithmetic();
 }
 
-// Counts a call that is not recorded, by the number of its function in functions.py.
-inline void count_unseen(int number) {
-    Header *header = recorded.header();
-    if (!header || number >= MOST_COUNTED) return;
-    std::uint64_t before = header->unseen[number].load(std::memory_order_relaxed);
-    while (!header->unseen[number].compare_exchange_weak(before, checked_count(count_in(before) + 1, number))) {
-    }
-}
-
 inline bool from_mpi4py(void *code) {
     Dl_info info;
     return dladdr(code, &info) && info.dli_fname && std::strstr(info.dli_fname, "/mpi4py/MPI.");

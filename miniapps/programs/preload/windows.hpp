@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include "requests.hpp"
+#include "sums.hpp"
 
 namespace fpna {
 
@@ -101,6 +102,7 @@ class Access {
     template <typename Run>
     int blocking(std::uint64_t site, Run run) const {
         const Inside from_here;
+        count_sum();
         Record record = begun(shape_, site, of_.as);
         const int code = run();
         const std::lock_guard<std::mutex> held(lock);
@@ -113,10 +115,19 @@ class Access {
 
     template <typename Run, typename Request>
     int nonblocking(std::uint64_t site, Run run, Request request) const {
+        count_sum();
         return started_on(shape_, site, of_.as, run, request);
     }
 
   private:
+    // Counts a call whose additions round in the order of their arrival: the end of the run names their number.
+    void count_sum() const {
+        constexpr int NUMBER = 1;  // of functions.ACCUMULATES
+        if (order == Order::LIBRARY || of_.as.size == 1 || (shape_.op != MPI_SUM && shape_.op != MPI_PROD)) return;
+        const Basic basic = basic_of(shape_.type);
+        if (basic >= Basic::FLOAT64 && basic <= Basic::CLONGDOUBLE) count_unseen(NUMBER);
+    }
+
     MPI_Win window_;
     Window of_;
     Shape shape_;
