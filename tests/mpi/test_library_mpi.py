@@ -169,10 +169,10 @@ def test_the_plain_sums_of_the_page_are_those_of_this_machine(built):
 
 
 @cache
-def reported(library, size):
+def reported(library, size, env=()):
     known = config(compilers(library) / "mpicxx")
     (prefix,) = known["prefix"]
-    run = on_ranks(size, [PROGRAMS / CALLS, f"{prefix}/lib/libfpna.so"], library, timeout=240)
+    run = on_ranks(size, [PROGRAMS / CALLS, f"{prefix}/lib/libfpna.so"], library, dict(env), timeout=240)
     assert run.returncode == 0, run.stdout + run.stderr
     return json.loads(run.stdout)
 
@@ -181,6 +181,11 @@ def reported(library, size):
 @pytest.mark.parametrize("name", sections(CALLS))
 def test_calls_of_c(name, library, size):
     assert reported(library, size)[name] == []
+
+
+def test_the_environment_makes_all_calls_compare():
+    name = "what_all_ranks_pass_is_compared_later_on_demand"
+    assert reported(LIBRARIES[0], 2, (("FPNA_CHECK", "1"),))[name] == []
 
 
 def drawn(library, size, cases, seed):
