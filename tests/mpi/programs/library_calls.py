@@ -261,6 +261,18 @@ def the_report_names_the_first_nan():
 
 
 @section
+def one_small_number_among_others_that_cancel_is_kept():
+    rng = np.random.default_rng([16, RANK])
+    for dtype, small in (("float32", 2.0**-140), ("float64", 2.0**-600)):
+        for n in (40, 256, 700, 2048, 5000):
+            half = rng.standard_normal(n // 2)
+            x = np.concatenate([half, [small if RANK == SIZE - 1 else 0.0], -half]).astype(dtype)
+            code, total = call("sum", EXACT, x)
+            if code or total[0] != small:
+                yield f"{dtype}, {n} numbers: {total}, expected {small}"
+
+
+@section
 def accumulators_are_exact_sums():
     class Accumulator(ctypes.Structure):
         _fields_ = [("words", ctypes.c_int64 * 70)]
