@@ -20,7 +20,7 @@ from analysis.page.text import number
 from analysis.runs import label
 from analysis.sentences import in_both, place, verdict_of
 from kernels import bits
-from miniapps.trace.records import NO_NUMBERS, SOURCE
+from miniapps.trace.records import NO_NUMBERS, OF_WINDOWS, READ, SOURCE, WRITTEN
 
 COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
             "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",
@@ -30,6 +30,8 @@ COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", 
 
 
 MOST_ALIKE = 12  # remarks with one label that are shown; all are in JSON
+# Records of a program that depend on the rank, by what they are of.
+OF_RANKS = {"writes and reads of files": (WRITTEN, READ), "one-sided calls and windows": OF_WINDOWS}
 LISTED = 3  # calls named that cannot be compared
 
 
@@ -48,7 +50,7 @@ def remarks(
         return [("compared", f"no difference {in_both(comparison)}")]
     if comparison.differs:
         return facts(comparison, frames, judged, audits)
-    unequal = _unequal_lengths(comparison, frames) + _left_out(comparison)
+    unequal = _unequal_lengths(comparison, frames) + _left_out(comparison, frames)
     return unequal + ([("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else [])
 
 
@@ -105,11 +107,11 @@ def facts(
         step, name, call, first, second = comparison.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
         lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
-    last = [("compared", compared(comparison)), *_left_out(comparison)]
+    last = [("compared", compared(comparison)), *_left_out(comparison, frames)]
     return [*lines, *_unequal_lengths(comparison, frames), *last]
 
 
-def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
+def _left_out(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
     """Lines on the calls that cannot be compared between two layouts, or not to the end."""
     never = _listed(name for name in comparison.left_out if name not in comparison.moved)
     later = _listed(comparison.moved)
@@ -118,6 +120,12 @@ def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
         lines.append(
             ("left out", f"not over all ranks of both runs, or not of the same array there: {never}")
         )
+    sizes = frames.runs.set_index(["run", "repeat"])["size"]
+    if sizes[comparison.a] != sizes[comparison.b]:
+        names = frames.recorded("fingerprints", *comparison.a)
+        of_ranks = [what for what, own in OF_RANKS.items() if any(name.startswith(own) for name in names)]
+        why = "compared by rank, so only between equal numbers of ranks"
+        lines += [("left out", f"{what}: {why}") for what in of_ranks]
     if later:
         why = f"from step {comparison.parted} on, the two make other calls, so these are not compared there"
         lines.append(("left out", f"{why}: {later}"))
