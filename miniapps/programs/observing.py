@@ -243,11 +243,12 @@ def observe(
     if path == REFUSED:
         return code
     if path is None and "FPNA_OBSERVE_TEXT" in env:  # on rank 0, which prints for all
-        tell(
-            f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or it started a program "
-            "whose MPI library is linked statically; give that program itself to fpna run",
-            sys.stderr,
+        why = (
+            "it started a program whose MPI library is linked statically; give that program itself to fpna run"
+            if library
+            else "it calls MPI by Fortran's module mpi_f08; link MPI as a shared library"
         )
+        tell(f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or {why}", sys.stderr)
     elif path is not None:
         try:
             log, lacking = convert(path)
