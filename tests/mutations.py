@@ -127,7 +127,7 @@ MUTATIONS = (
              "if who in (*OURS, *MOVE, *CALL) or who in taken:", "if who in (*OURS, *MOVE, *CALL):",
              "tests/miniapps/test_handles.py"),
     Mutation("a name that fpna.torch lacks is looked for elsewhere", "fpna/torch.py",
-             "if name not in __all__:", "if False:",
+             "            if name in names:", "            if True:",
              "tests/kernels/test_torch_operators.py"),
     Mutation("a tolerance is crossed where growth would have begun", "analysis/studies/growth/law.py",
              "at = (np.log(tolerance) - starts[rising]) / slopes[rising]",
