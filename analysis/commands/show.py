@@ -26,8 +26,8 @@ DOCUMENTS = {
             repeat size seed last_step events | integer
             complete | boolean
             wall_s tracing_s | number, s
-            method config environment promises problem_options options regions reductions unseen unreached
-              neighbours | text | JSON
+            method config environment promises problem_options options regions | text | JSON
+            reductions unseen unreached neighbours | text | JSON
             """,
             ),
             rows(
