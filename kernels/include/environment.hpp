@@ -6,9 +6,10 @@
 #include <cfenv>
 #endif
 
-// The flags of operations that rounded, overflowed, underflowed or were invalid: whether additions since the last clear()
-// had no error. Reading costs less than a cycle, clearing many, so flags are cleared only where they are set. For code in a
-// DefaultEnvironment, which restores the flags of the caller. Only operations that memory has taken count as done.
+// The floating-point flags of operations that rounded, overflowed, underflowed or were invalid. If none is set after
+// clear(), no operation since then had an error; the results must be stored in memory before set() is asked, since compilers
+// move other operations past it. Clearing takes some ten times as long as reading, so flags are cleared only where they are
+// set. For code in a DefaultEnvironment, which restores the flags of the caller.
 class ErrorFlags {
 public:
     static bool set() { return current() & FLAGS; }

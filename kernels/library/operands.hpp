@@ -78,12 +78,6 @@ const Real *gathered(const Operands<Real> &in, const Real *x, ptrdiff_t step, bo
     return room;
 }
 
-template <typename Real>
-struct Rooms {
-    alignas(64) Real x[TILE];
-    alignas(64) Real y[TILE];
-};
-
 // f(total, part, x, y, n) for the parts of all totals, in elements begin ... end - 1, tile by tile; y is null without
 // products. Tiles begin at multiples of FEWEST.
 template <typename Real, typename F>

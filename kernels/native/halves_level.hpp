@@ -1,7 +1,7 @@
 // add_halves for one instruction set: halves.cpp includes this file once for each (per_level.hpp).
 //
-// Operations per vector: one load, one to take the upper bits, three additions. The adders are busy all the time, so that
-// numbers in the second cache are added as fast as a plain loop adds them.
+// Operations per vector: one load, one to take the upper bits, three additions. The adders are busy all the time; a plain
+// loop waits for the second cache, and is hardly faster there.
 
 typedef double Numbers __attribute__((vector_size(BYTES)));
 typedef unsigned long long Bits __attribute__((vector_size(BYTES)));
