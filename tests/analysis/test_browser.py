@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 # The report in a frame of the wanted width, since a browser window has a smallest one; what is seen there is
-# written into the page, and the page printed.
-HARNESS = """<!doctype html><body>
+# written into the page, and the page printed. It states its encoding: a browser that guesses sometimes guesses wrong.
+HARNESS = """<!doctype html><meta charset="utf-8"><body>
 <iframe style="width:{width}px;height:3000px;border:0" srcdoc="{page}"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -101,7 +101,7 @@ def report(tmp_path_factory):
 def look(report, tmp_path, width, dark=False):
     """What the browser saw, and what it said on its error stream."""
     page = tmp_path / f"{width}.html"
-    page.write_text(HARNESS.format(width=width, page=html.escape(report.html)))
+    page.write_text(HARNESS.format(width=width, page=html.escape(report.html)), encoding="utf-8")
     done = subprocess.run(
         [
             CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
