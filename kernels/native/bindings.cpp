@@ -7,6 +7,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "../include/processor.hpp"
 #include "kernels.hpp"
 
 namespace py = pybind11;
@@ -292,6 +293,10 @@ void define_rest(Module &m) {
         return py::cast(std::move(sizes)).attr("reshape")(n, 6);
     });
     m.def("read", read_memory, py::arg("x"), py::arg("threads") = 0);
+    m.py::module_::def("processor", [] {
+        const Processor own = this_processor();
+        return std::make_tuple(own.vendor, own.family, own.flags);
+    });
     m.attr("guarded") = py::reinterpret_steal<py::object>(guarded_type());
     // Outside the guard, which would give the caller's environment back.
     m.py::module_::def("set_default_environment", &DefaultEnvironment::set);

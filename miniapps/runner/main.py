@@ -24,7 +24,7 @@ from miniapps.runner.launch import Launch, prepare
 from miniapps.runner.options import RunOptions
 from miniapps.runner.outcome import RESULT, Check, Outcome
 from miniapps.runner.stall import Watchdog
-from miniapps.system import environment, interrupts, peers
+from miniapps.system import environment, interrupts, kinds, peers
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
 from miniapps.system.world import speaks, world
@@ -157,11 +157,12 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     if launch.chosen:
         log.info("chosen here: %s", ", ".join(f"{key}={value}" for key, value in launch.chosen.items()))
     environment.set_threads(options.threads)
+    apart = _kinds(app, comm, launch, log)
     clocks = Clocks(comm)
     state.peers = peers.peers_of(clocks.node, rank)
     device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
     offset, _ = clocks.offset()
-    own = launch.environment | environment.own(options.threads, device)
+    own = launch.environment | environment.own(options.threads, device) | kinds.recorded(apart)
     attributes = launch.attributes() | {
         "rank": rank,
         "environment": own,
@@ -214,6 +215,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "sentences": outcome.sentences(outcomes),
             "chain": [asdict(mark) for mark in ctx.heads.marks],
             "reductions": ctx.reductions,
+            "kinds": [kind.json() for kind in apart],
             "wall_s": wall,
             "cpu_s": cpu,  # of this thread of rank 0
         }
@@ -234,6 +236,17 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     console.close(log)
     place.close()
     return comm.bcast(code, root=0)  # a rank that ends may end the job, so all wait for rank 0's output
+
+
+def _kinds(app: App, comm: Any, launch: Launch, log: Any) -> tuple[kinds.Kind, ...]:
+    """The kinds of the ranks, empty if all are equal; rank 0 tells them before anything computes. Collective."""
+    stated = {key: value for key, value in launch.environment.items() if key == "processors"}
+    guarantee = launch.options.guarantee
+    apart = kinds.of_ranks(comm, kinds.here() | stated, guarantee)
+    if apart and comm.rank == 0:
+        promising = "processor" in app.serves and guarantee != "none"
+        log.warning("%s", kinds.sentence(apart, guarantee, ("--processor any",) if promising else ()))
+    return apart
 
 
 def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, str] | None) -> int:

@@ -84,9 +84,17 @@ def lines(result: dict[str, Any]) -> list[str]:
         )
     if result["status"] == "done":
         shown.append(_checked(result["checks"]))
-        shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
+        shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}{_unpromised(result)}")
         shown.append(f"RUN {result['run']}")
     return shown
+
+
+def _unpromised(result: dict[str, Any]) -> str:
+    """The end of the verdict if ranks were of several kinds, for which no guarantee promises anything; else empty."""
+    count, guarantee = len(result.get("kinds", ())), result["guarantee"]
+    if count < 2 or guarantee == "none":
+        return ""
+    return f" (ranks of {count} kinds, for which {guarantee} promises nothing)"
 
 
 def _checked(checks: list[dict[str, Any]]) -> str:

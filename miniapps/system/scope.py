@@ -17,9 +17,10 @@ NOT_SET, NOT_RECORDED = "not set", "not recorded"
 # Entries of the environment by the aspects of a guarantee's scope (`kernels.guarantees.SCOPE`); one that ends in a dot
 # stands for all that begin with it. Entries of a library (`arithmetic.`) exist only if the run loaded it.
 LOADED = "arithmetic."
+SETS = "processor."  # maker, family and instruction sets, by which libraries choose kernels
 WATCHED = "torch."  # settings of torch, which runs with a watched model have
 ENTRIES = {
-    "processor": ("cpu", "instructions", "accelerator"),
+    "processor": ("cpu", "instructions", "accelerator", SETS),
     "libraries": ("python", "sources", "packages.numpy", "packages.scipy", "packages.torch", "packages.cupy-cuda12x",
                   "packages.cupy-cuda13x", LOADED),
     "settings": (*(f"variables.{name}" for name in SETTINGS), WATCHED + "deterministic"),
@@ -35,10 +36,14 @@ def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
 
 
 def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
-    """(entry, values) for each entry in the scope of `guarantee` in which the ranks of one run differ."""
+    """(entry, values) for each entry in the scope of `guarantee` in which the ranks of one run differ. Names of
+    processors do not count if the run recorded their instruction sets."""
     entries = []
+    by_sets = NOT_SET not in environment.get(SETS + "flags", NOT_SET)
     for key, value in scoped(environment, guarantee).items():
         values = set(value.split(AMONG))
+        if key == "cpu" and by_sets:
+            continue
         if key.startswith(LOADED):  # not every rank needs every library
             values.discard(NOT_SET)
         if len(values) > 1 or value.endswith(OF_RANKS):
@@ -52,7 +57,7 @@ def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> l
     entries = []
     for key in sorted({*a, *b}):
         if a.get(key) != b.get(key) and not (
-            key.startswith((LOADED, WATCHED)) and not (key in a and key in b)
+            key.startswith((LOADED, WATCHED, SETS)) and not (key in a and key in b)
         ):
             missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
             entries.append((key, a.get(key, missing), b.get(key, missing)))

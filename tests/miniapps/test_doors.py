@@ -45,7 +45,6 @@ REASONS = {
         "miniapps/system/environment.py:cpu_model",
         "miniapps/system/environment.py:boot",
         "miniapps/system/environment.py:frequency",
-        "miniapps/system/environment.py:instructions",
         "miniapps/system/environment.py:_blas",
         "miniapps/system/peers.py:alive",
         "miniapps/system/resources.py:_text",

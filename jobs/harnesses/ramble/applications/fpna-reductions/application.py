@@ -40,4 +40,4 @@ class FpnaReductions(ExecutableApplication):
     figure_of_merit(
         "fingerprint", fom_regex=r"^FINGERPRINT state=(?P<value>[0-9a-f]{32})", group_name="value", units=""
     )
-    success_criteria("verified", mode="string", match=r"VERIFICATION: PASS")
+    success_criteria("verified", mode="string", match=r"VERIFICATION: PASS$")
