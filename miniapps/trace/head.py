@@ -177,8 +177,9 @@ MEANINGS = {
     '{"from": [1, 3], "to": [1, 3]}}`',
     "environment": "MPI library, node, `boot` (the id of the running kernel, which containers of one machine share), "
     "process id, device, CPU, package versions, threads, whitelisted variables, git revision, hash of "
-    "the sources; `processor`: maker, family and instruction sets, by `cpuid`; `kinds`, if ranks differ in what decides "
-    "bits: ranks and entries of each [kind](../how-to/unequal-ranks.md#ranks-of-two-kinds); `arithmetic`: the choices that the loaded libraries report after the first repeat "
+    "the sources; `processor`: maker, family and instruction sets, by `cpuid`; `kinds`: the ranks and entries of each "
+    "[kind](../how-to/unequal-ranks.md#ranks-of-two-kinds), if ranks differ in what decides bits; `arithmetic`: the "
+    "choices that the loaded libraries report after the first repeat "
     "([scope](../explanation/comparison.md#what-a-promise-is-over)); `handles`: who took the MPI handle of a "
     "[wrapped communicator](../tutorials/own-programs.md#libraries-that-take-the-handle) of a "
     "recorded program",
