@@ -32,6 +32,7 @@ OTHERS = {
         "kernels.commands.identify",
         "the order in which MPI's or torch's all-reduce adds: mpirun -n 6 fpna identify",
     ),
+    "cpus": ("miniapps.cpus.command", "would another processor change the results? fpna cpus -- ./app"),
     "cause": ("miniapps.cause.command", "rounding or a bug? an experiment: fpna cause A B -- ./app"),
     "cost": ("miniapps.cost.command", "how many times as long B takes as A, by paired launches"),
     "verify": (
@@ -44,7 +45,7 @@ OTHERS = {
 # The groups of `fpna --help`. Empty: for the applications, then for the commands of the analysis, in no other group.
 GROUPS = {
     "start here": ("try", "doctor", "demo"),
-    "a program of yours": ("run", "cause", "cost", "config"),
+    "a program of yours": ("run", "cause", "cpus", "cost", "config"),
     "a library of this machine": ("identify",),
     "do two runs agree, and why not": (
         "divergence",

@@ -1,12 +1,18 @@
-"""Commands that launch programs of users, `fpna cause` and `fpna cost`: their common options, and one launch."""
+"""Commands that launch programs of users, such as `fpna cause`: their common options, and one launch."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
 
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.errors import UsageError
@@ -18,7 +24,7 @@ from miniapps.untrusted.text import printable, tell
 BAD_USAGE = 2
 TIMEOUT_S = 3600.0
 END_S = 10.0  # time for a launch to end after SIGTERM
-SHOWN = 2000  # characters at the end of a failed launch's output
+SHOWN = 2000  # bytes at the end of a failed launch's output
 
 
 def parser(prog: str, usage: str, description: str, epilog: str, quiet: str) -> argparse.ArgumentParser:
@@ -55,6 +61,19 @@ def around_dashes(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
     return words[:end], words[end + 1 :]
 
 
+@contextlib.contextmanager
+def kept(directory: Path | None, prefix: str) -> Iterator[Path]:
+    """The directory of the launches: `directory`, else a temporary one. Raises UsageError unless it is new or empty."""
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as scratch:
+            yield Path(scratch)
+        return
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"--keep {printable(str(directory))}: not empty; choose a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    yield directory
+
+
 def code_of(prog: str, answer: Callable[[], int]) -> int:
     """Returns the exit code of `answer()`; prints an error of usage or of a run's files and returns 2."""
     try:
@@ -73,35 +92,57 @@ def run_to_end(
     end within `timeout` seconds, or fails; the message then holds the end of its output.
     """
     with tempfile.TemporaryFile() as output:
-        try:
-            process = subprocess.Popen(
-                command, shell=isinstance(command, str), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, env=env,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(
-                f"{name} cannot be started: {command[0]}: {error.strerror}; name a program that is on PATH"
-            ) from error
-        try:
-            code = process.wait(timeout)
-        except BaseException as error:
-            _end(process)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise UsageError(
-                    f"{name} has not ended after {timeout:g} s: {text}; give it longer: --timeout SECONDS"
-                ) from None
-            raise
+        code = ended(name, command, text, timeout, stdout=output, stderr=subprocess.STDOUT, env=env)
         if code:
-            output.seek(0)
-            printed = printable(output.read().decode(errors="replace")[-SHOWN:], keep="\n").strip()
-            raise UsageError(f"{name} ended with {code}: {text}\n{printed}".rstrip())
+            raise UsageError(f"{name} ended with {code}: {text}\n{end_of(output)}".rstrip())
+
+
+def ended(name: str, command: Sequence[str] | str, text: str, timeout: float, **how: Any) -> int:
+    """Run `command` as `run_to_end` does, with the arguments `how` of subprocess.Popen, and return its exit code; no
+    process of its session is left after the time limit. Standard input is empty unless `how` says otherwise. Raises
+    UsageError if the command cannot be started or does not end in time."""
+    try:
+        process: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[assignment]
+            command, shell=isinstance(command, str), start_new_session=True,
+            **{"stdin": subprocess.DEVNULL} | how,
+        )  # fmt: skip
+    except OSError as error:
+        raise UsageError(
+            f"{name} cannot be started: {command[0]}: {error.strerror}; name a program that is on PATH"
+        ) from error
+    try:
+        return process.wait(timeout)
+    except BaseException as error:
+        _end(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise UsageError(
+                f"{name} has not ended after {timeout:g} s: {text}; give it longer: --timeout SECONDS"
+            ) from None
+        raise
+
+
+def cpu_of_children() -> float:
+    """CPU seconds of all ended processes that this one started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def end_of(output: IO[bytes]) -> str:
+    """The last SHOWN bytes of a launch's output, as it can be printed."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - SHOWN))
+    return printable(output.read().decode(errors="replace"), keep="\n").strip()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process. A launcher ends its ranks at SIGTERM, but leaves them behind when it is killed."""
-    process.terminate()
-    try:
+    """End a process and those that it started. A launcher ends its ranks at SIGTERM, but leaves them behind when it is
+    killed."""
+    _signal(process, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    _signal(process, signal.SIGKILL)  # also what the process left behind
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shlex
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,6 @@ from miniapps.cause.sizes import Sizes, read
 from miniapps.errors import UsageError
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.trace import read_run
-from miniapps.untrusted.text import printable
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
@@ -138,7 +135,7 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
         _plan(options, run, command, bool(sizes.sources))
         for run, sizes in zip((options.a, options.b), runs, strict=True)
     )
-    with _directory(options.keep) as directory:
+    with launching.kept(options.keep, "fpna-cause-") as directory:
         progress = Progress("cause", quiet=options.quiet)
         verdict = _experiment(options, (plan, other), runs, names, directory, progress)
         progress.clear()
@@ -209,19 +206,6 @@ def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: 
     observer += ("--mpicxx", options.mpicxx) if options.mpicxx else ()
     replay = run if observed and replayed else None
     return Plan(tuple(command), options.launcher, head["size"], replay, observer)
-
-
-@contextlib.contextmanager
-def _directory(kept: Path | None) -> Iterator[Path]:
-    """The directory of the launches: `kept`, else a temporary one. Raises UsageError if `kept` is not empty."""
-    if kept is None:
-        with tempfile.TemporaryDirectory(prefix="fpna-cause-", ignore_cleanup_errors=True) as scratch:
-            yield Path(scratch)
-        return
-    if kept.exists() and (not kept.is_dir() or any(kept.iterdir())):
-        raise UsageError(f"--keep {printable(str(kept))}: not empty; choose a new directory")
-    kept.mkdir(parents=True, exist_ok=True)
-    yield kept
 
 
 def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shlex
 import tempfile
 import time
@@ -14,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from miniapps.errors import UsageError
-from miniapps.launching import run_to_end
+from miniapps.launching import cpu_of_children, run_to_end
 from miniapps.system.python import PACKAGES
 from miniapps.untrusted import Refused, read_bytes, records
 from miniapps.untrusted.text import printable
@@ -77,9 +76,9 @@ def launch(one: Command, timeout: float) -> Launch:
     with tempfile.TemporaryDirectory(prefix="fpna-cost-") as scratch:
         out = Path(scratch) / "run"
         more = ("--out", str(out), "--no-progress") if one.application else ()
-        before, cpu, begin = _busy(), _children(), time.perf_counter()
+        before, cpu, begin = _busy(), cpu_of_children(), time.perf_counter()
         run_to_end(one.name, [*one.words, *more] if one.words else one.text, one.text, timeout)
-        wall, cpu, after = time.perf_counter() - begin, _children() - cpu, _busy()
+        wall, cpu, after = time.perf_counter() - begin, cpu_of_children() - cpu, _busy()
         others = None if before is None or after is None else max(0.0, (after - before - cpu) / wall)
         if one.application:
             wall, cpu = _of_result(out, one)
@@ -104,12 +103,6 @@ def _of_result(out: Path, one: Command) -> tuple[float, float]:
         raise UsageError(
             f"{one.name} wrote no result.json with its times: {one.text}; is it an application of this suite?"
         ) from error
-
-
-def _children() -> float:
-    """CPU seconds of all ended processes that this one started."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _busy() -> float | None:

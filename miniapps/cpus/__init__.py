@@ -1,0 +1,1 @@
+"""Which other processors give a program other bits, and through which library: `fpna cpus`."""

@@ -1,0 +1,160 @@
+/* Preloaded into every process of a command by `fpna cpus`: at its end a process asks the libraries that it loaded which
+   code they chose, and writes the answers to a file of its own, a line each: KIND NAME VALUE, separated by tabs.
+
+   The answers come from the end of the process, since programs load libraries late and set variables themselves. They
+   are written in `exit`, `_exit` and after `main` returns, before any library is unloaded; a process that a signal ends
+   writes none. Nothing else of the program changes. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* The functions of libm and of libmvec of which the C library has several versions. Their places show which versions it chose. */
+static const char *const FUNCTIONS[] = {"sin",  "cos",  "tan",  "sincos", "atan", "atan2", "exp",  "exp2",  "log",  "log2",
+                                        "pow",  "expm1", "log1p", "sinh", "tanh", "sinf",  "cosf", "sincosf", "expf",
+                                        "exp2f", "logf", "log2f", "powf", "fma",  "rint",  NULL};
+
+static const char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static int begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+static void *open_loaded(const char *path) { return dlopen(path, RTLD_LAZY | RTLD_NOLOAD); }
+
+static const char *const OF_VECTORS[] = {
+    "_ZGVbN2v_sin",  "_ZGVbN2v_cos",  "_ZGVbN2v_exp",  "_ZGVbN2v_log",  "_ZGVbN2vv_pow",  "_ZGVbN4v_sinf", "_ZGVbN4v_expf",
+    "_ZGVcN4v_sin",  "_ZGVcN4v_cos",  "_ZGVcN4v_exp",  "_ZGVcN4v_log",  "_ZGVcN4vv_pow",  "_ZGVdN4v_sin",  "_ZGVdN4v_cos",
+    "_ZGVdN4v_exp",  "_ZGVdN4v_log",  "_ZGVdN4vv_pow", "_ZGVdN8v_sinf", "_ZGVdN8v_expf",  "_ZGVeN8v_sin",  "_ZGVeN8v_cos",
+    "_ZGVeN8v_exp",  "_ZGVeN8v_log",  "_ZGVeN8vv_pow", "_ZGVeN16v_sinf", "_ZGVeN16v_expf", NULL};
+
+/* The places of those of `functions` that the library has, as offsets in it. */
+static void ask_places(FILE *out, const char *path, uintptr_t base, const char *const *functions) {
+  void *library = open_loaded(path);
+  if (!library) return;
+  fprintf(out, "chose\t%s\t", path);
+  for (int i = 0; functions[i]; i++) {
+    void *found = dlsym(library, functions[i]);
+    if (found) fprintf(out, "%s:%lx ", functions[i], (unsigned long)((uintptr_t)found - base));
+  }
+  fputc('\n', out);
+}
+
+static void ask_openblas(FILE *out, const char *path) {
+  static const char *const names[] = {"openblas_get_corename", "openblas_get_corename64_", "scipy_openblas_get_corename",
+                                      "scipy_openblas_get_corename64_", NULL};
+  static const char *const configs[] = {"openblas_get_config", "openblas_get_config64_", "scipy_openblas_get_config",
+                                        "scipy_openblas_get_config64_", NULL};
+  void *library = open_loaded(path);
+  if (!library) return;
+  for (int i = 0; names[i]; i++) {
+    char *(*core)(void) = (char *(*)(void))dlsym(library, names[i]);
+    char *(*config)(void) = (char *(*)(void))dlsym(library, configs[i]);
+    if (core) fprintf(out, "chose\t%s\t%s\n", path, core());
+    if (config) fprintf(out, "about\t%s\t%s\n", path, config());
+  }
+}
+
+static void ask_blis(FILE *out, const char *path) {
+  void *library = open_loaded(path);
+  int (*id)(void) = library ? (int (*)(void))dlsym(library, "bli_arch_query_id") : NULL;
+  char *(*text)(int) = library ? (char *(*)(int))dlsym(library, "bli_arch_string") : NULL;
+  if (id && text) fprintf(out, "chose\t%s\t%s\n", path, text(id()));
+}
+
+/* MKL, also where it is linked into another library, as into torch's. */
+static void ask_mkl(FILE *out, const char *path) {
+  void *library = open_loaded(path);
+  int (*branch)(int) = library ? (int (*)(int))dlsym(library, "mkl_serv_cbwr_get") : NULL;
+  int (*cpu)(void) = library ? (int (*)(void))dlsym(library, "mkl_serv_cpu_detect") : NULL;
+  int (*vml)(void) = library ? (int (*)(void))dlsym(library, "mkl_serv_vml_cpu_detect") : NULL;
+  if (!branch || !cpu) return;
+  fprintf(out, "mkl\t%s\tbranch %d, code %d, vector functions %d\n", path, branch(1), cpu(), vml ? vml() : -1);
+}
+
+/* `std::string at::get_cpu_capability()`: its result is a structure in memory that begins with pointer and length. */
+struct text { char *begin; size_t length; char rest[16]; };
+
+static void ask_aten(FILE *out, const char *path) {
+  void *library = open_loaded(path);
+  struct text (*capability)(void) =
+      library ? (struct text(*)(void))dlsym(library, "_ZN2at18get_cpu_capabilityB5cxx11Ev") : NULL;
+  if (!capability) return;
+  struct text found = capability();
+  fprintf(out, "chose\t%s\t%.*s\n", path, (int)found.length, found.begin);
+}
+
+static int ask(struct dl_phdr_info *info, size_t size, void *file) {
+  FILE *out = file;
+  const char *path = info->dlpi_name, *name = name_of(path);
+  (void)size;
+  if (!*path || begins(name, "linux-vdso")) return 0;
+  fprintf(out, "loaded\t%s\t\n", path);
+  if (begins(name, "libm.so") || begins(name, "libm-")) ask_places(out, path, info->dlpi_addr, FUNCTIONS);
+  if (begins(name, "libmvec")) ask_places(out, path, info->dlpi_addr, OF_VECTORS);
+  if (begins(name, "libopenblas") || begins(name, "libscipy_openblas")) ask_openblas(out, path);
+  if (begins(name, "libblis")) ask_blis(out, path);
+  if (begins(name, "libtorch_cpu")) ask_aten(out, path);
+  if (begins(name, "libtorch_cpu") || begins(name, "libmkl_core") || begins(name, "libmkl_rt")) ask_mkl(out, path);
+  return 0;
+}
+
+static void answer(void) {
+  static int answered;
+  const char *folder = getenv("FPNA_ASKED"), *names = getenv("FPNA_ASKED_NAMES");
+  if (!folder || __atomic_exchange_n(&answered, 1, __ATOMIC_SEQ_CST)) return;
+  char path[4096], program[4096];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length < 0 || snprintf(path, sizeof path, "%s/%ld", folder, (long)getpid()) >= (int)sizeof path) return;
+  program[length] = 0;
+  FILE *out = fopen(path, "we");
+  if (!out) return;
+  fprintf(out, "program\t%s\t\n", program);
+  char *copy = strdup(names ? names : ""), *rest = NULL;
+  for (char *each = strtok_r(copy, ":", &rest); each; each = strtok_r(NULL, ":", &rest))
+    if (getenv(each)) fprintf(out, "variable\t%s\t%s\n", each, getenv(each));
+  free(copy);
+  dl_iterate_phdr(ask, out);
+  fprintf(out, "end\t\t\n");
+  fclose(out);
+}
+
+EXPORTED void exit(int code) {
+  answer();
+  void (*end)(int) = (void (*)(int))dlsym(RTLD_NEXT, "exit");
+  end(code);
+  abort(); /* never reached */
+}
+
+EXPORTED void _exit(int code) {
+  answer();
+  void (*end)(int) = (void (*)(int))dlsym(RTLD_NEXT, "_exit");
+  end(code);
+  abort();
+}
+
+typedef int (*main_type)(int, char **, char **);
+static main_type own_main;
+
+static int asked_main(int count, char **words, char **environment) {
+  int code = own_main(count, words, environment);
+  answer();
+  return code;
+}
+
+EXPORTED int __libc_start_main(main_type program, int count, char **words, void (*begin)(void), void (*end)(void),
+                               void (*unload)(void), void *stack) {
+  int (*start)(main_type, int, char **, void (*)(void), void (*)(void), void (*)(void), void *) =
+      (int (*)(main_type, int, char **, void (*)(void), void (*)(void), void (*)(void), void *))dlsym(RTLD_NEXT,
+                                                                                                      "__libc_start_main");
+  own_main = program;
+  return start(asked_main, count, words, begin, end, unload, stack);
+}

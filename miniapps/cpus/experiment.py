@@ -1,0 +1,249 @@
+"""The launches of `fpna cpus`: ordinary ones, one per level of each layer, one per kind of processor, and those that
+show which settings hold the program to one result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from miniapps.cpus import asking, launches
+from miniapps.cpus.launches import Emulator, Launch, Plan
+from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together, unheld
+from miniapps.cpus.outcomes import Difference, Unrepeated, digest, first_difference, unrepeated
+from miniapps.errors import UsageError
+from miniapps.system.environment import instructions
+
+EQUAL, DIFFERS = "equal", "differs"
+FAILED = "failed"  # the program, under the setting
+HERE = "here"  # this processor chooses the same without the setting
+NEWER = "newer"  # than this processor
+NOT_HELD = "not held"  # the library, or the program, ignores the setting
+UNSTEADY = "unsteady"  # two launches under the setting differ
+TOLD = (EQUAL, DIFFERS, FAILED, HERE)  # states that tell something of processors
+LEVELS = {"x86-64-v4": 4, "x86-64-v3": 3}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a `layer` held to a `level`, or (layer empty) all layers as on the processor `level`; the
+    `variables` that do it, what the library `chose`, the `state`, the first `difference` and `why`."""
+
+    layer: str
+    level: str
+    variables: Mapping[str, str]
+    chose: str
+    state: str
+    difference: Difference | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Variables under which the program has one result with every level: the `result` as a hash, the first `difference`
+    of launches that contradict it, and the ratio `cost` of processor times, None for too short a program."""
+
+    variables: Mapping[str, str]
+    result: str
+    difference: Difference | None
+    cost: float | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether no launch contradicts it."""
+        return self.difference is None
+
+
+@dataclass
+class Found:
+    """Everything that the launches showed. `layers`: the loaded ones; `chose`: what they chose without settings;
+    `unheld`: libraries that no setting holds; `silent`: no process answered; `differing`: what differs between ordinary
+    launches; `result`: the hash of the ordinary result; `wall`: seconds of the first launch."""
+
+    layers: list[str] = field(default_factory=list)
+    chose: dict[str, str] = field(default_factory=dict)
+    unheld: list[str] = field(default_factory=list)
+    silent: bool = False
+    differing: Unrepeated = field(default_factory=Unrepeated)
+    rows: list[Row] = field(default_factory=list)
+    emulated: list[Row] = field(default_factory=list)
+    held: Held | None = None
+    wall: float = 0.0
+    launches: int = 0
+    result: str = ""
+
+
+QEMU_ROW = "qemu"  # the layer of rows of emulated processors
+SHORT_S = 0.2  # of processor time: no cost is told of a shorter program
+
+
+class _Laboratory:
+    """Launches one program, and compares launches with the first, ordinary one."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, leave_out: Sequence[str], show: Callable[[float, str], None]
+    ):
+        self.plan, self.folder, self.leave_out, self.show = plan, folder, leave_out, show
+        self.count, self.expected = 0, 10
+        self.clocks: dict[str, set[int]] = {}
+        self.first = self.launch("the program as it is")
+        if self.first.outcome.code:
+            raise UsageError(f"the program ended with {self.first.outcome.code}{self.said(self.first)}")
+
+    def launch(self, name: str, held: Mapping[str, str] | None = None, model: str = "") -> Launch:
+        """One launch with the variables `held`, under qemu as `model` if this is not empty."""
+        self.show(self.count / max(self.expected, self.count + 1), name)
+        self.count += 1
+        place = _place_of_program(self.plan.command, self.first.answers.programs) if model else 0
+        emulator = Emulator(model, place) if model else None
+        launched = launches.launch(self.plan, self.folder / str(self.count), held or {}, emulator)
+        if not model:
+            asking.ask_interpreters(launched.answers, beside(os.environ, held or {}))
+        return launched
+
+    def compared(self, one: Launch, other: Launch) -> Difference | None:
+        return first_difference(one.outcome, other.outcome, self.leave_out, self.clocks)
+
+    def result(self, launched: Launch) -> str:
+        return digest(launched.outcome, self.leave_out, self.clocks)
+
+    def said(self, launched: Launch) -> str:
+        """The end of a failed launch's messages, and a hint."""
+        said = f":\n{launched.errors}" if launched.errors else ""
+        if self.plan.input is None and "EOF" in launched.errors:
+            said += "\n(its standard input is empty; give it a file: --input FILE)"
+        return said
+
+    def row(self, layer: str, level: str, held: Mapping[str, str], host: int) -> Row:
+        """Launch with a layer, or with all of them if `layer` is empty, held to a level."""
+        name = f"{layer or 'all layers'} as of {level}"
+        launched = self.launch(name, held)
+        chose = launched.answers.of(layer) if layer else ""
+        if layer and (ignored := _ignored(layer, held, self.first, launched, host, level)):
+            return Row(layer, level, held, chose, ignored[0], why=ignored[1])
+        found = self.judged(layer, level, held, chose, launched)
+        if found.state == DIFFERS:
+            again = self.launch(f"{name}, again", held)
+            if unsteady := self.compared(launched, again):
+                return replace(found, state=UNSTEADY, difference=unsteady)
+        return found
+
+    def judged(self, layer: str, level: str, held: Mapping[str, str], chose: str, launched: Launch) -> Row:
+        """The row of a launch by its result."""
+        if launched.outcome.code:
+            difference = Difference("exit code", "0", str(launched.outcome.code))
+            return Row(layer, level, held, chose, FAILED, difference, self.said(launched))
+        found = self.compared(self.first, launched)
+        return Row(layer, level, held, chose, DIFFERS if found else EQUAL, found)
+
+
+def experiment(
+    plan: Plan,
+    folder: Path,
+    leave_out: Sequence[str],
+    models: Sequence[str],
+    show: Callable[[float, str], None],
+) -> Found:
+    """Launch as often as the answer needs. `models`: processors that qemu emulates. `show(fraction, text)` tells the
+    progress. Raises UsageError if the program fails, or does not end."""
+    lab = _Laboratory(plan, folder, leave_out, show)
+    ordinary = [lab.first, lab.launch("the program again")]
+    answers = lab.first.answers
+    found = Found(
+        layers=answers.layers,
+        chose={layer: answers.of(layer) for layer in answers.layers},
+        unheld=unheld(os.path.basename(path) for path in answers.loaded),
+        silent=not answers.programs,
+        differing=unrepeated(ordinary[0].outcome, ordinary[1].outcome, leave_out),
+        wall=lab.first.outcome.wall,
+        launches=lab.count,
+    )
+    if found.differing.others:
+        return found
+    lab.clocks = found.differing.clocks
+    found.result = lab.result(lab.first)
+    settings = {layer.name: layer.levels for layer in LAYERS if layer.name in found.layers}
+    if NUMPY in settings:
+        settings[NUMPY] = numpy_levels(asking.dispatched(answers))
+    lab.expected = 7 + sum(map(len, settings.values())) + len(PROCESSORS) + 2 * len(models)
+    asked: list[tuple[str, str, Mapping[str, str], int]] = [
+        (layer, level, held, NEEDS.get(level, 2))
+        for layer, levels in settings.items() for level, held in levels.items()
+    ]  # fmt: skip
+    for kind in PROCESSORS if len(settings) > 1 else ():
+        several = [
+            settings[name][level] for name, level in kind.levels.items() if level in settings.get(name, {})
+        ]
+        if several:
+            asked.append(("", kind.name, together(several), kind.needs))
+    host = LEVELS.get(instructions(), 2)
+    for layer, level, held, needs in asked:
+        if needs > host:
+            found.rows.append(Row(layer, level, held, "", NEWER, why="this processor lacks its instructions"))
+        else:
+            found.rows.append(lab.row(layer, level, held, host))
+    for model in models:
+        found.emulated.append(
+            lab.judged(QEMU_ROW, model, {}, "", lab.launch(f"under qemu as {model}", model=model))
+        )
+    if settings and any(row.state == DIFFERS for row in [*found.rows, *found.emulated]):
+        found.held = _held(lab, found, settings, ordinary, models)
+    ordinary.append(lab.launch("the program as it is, once more"))
+    if unsteady := lab.compared(lab.first, ordinary[-1]):
+        found.differing.others.append(unsteady)
+    found.launches = lab.count
+    return found
+
+
+def _held(
+    lab: _Laboratory,
+    found: Found,
+    settings: Mapping[str, Mapping[str, Mapping[str, str]]],
+    ordinary: Sequence[Launch],
+    models: Sequence[str],
+) -> Held:
+    """Hold the layers that differ to their last levels, and launch this with the other layers at theirs and under qemu:
+    the result must stay."""
+    differing = {row.layer for row in found.rows if row.layer and row.state in (DIFFERS, UNSTEADY)}
+    last = {layer: levels[list(levels)[-1]] for layer, levels in settings.items() if levels}
+    own = together(held for layer, held in last.items() if not differing or layer in differing)
+    alone = lab.launch("the settings that hold it", own)
+    others = [lab.launch("all layers at their last levels", together(last.values()))]
+    others += [
+        lab.launch(f"the settings that hold it, under qemu as {model}", own, model) for model in models
+    ]
+    against = next(filter(None, (lab.compared(alone, other) for other in others)), None)
+    usual = statistics.median(each.outcome.cpu for each in ordinary)
+    return Held(own, lab.result(alone), against, alone.outcome.cpu / usual if usual >= SHORT_S else None)
+
+
+def _ignored(
+    layer: str, held: Mapping[str, str], ordinary: Launch, launched: Launch, host: int, level: str
+) -> tuple[str, str] | None:
+    """The state and the reason if the setting `held` did not make the library choose other code; None if it did."""
+    for name in held:
+        values = launched.answers.variables.get(name, set())
+        if values and beside(os.environ, held)[name] not in values:
+            theirs = " or ".join(sorted(filter(None, values))) or "nothing"
+            return NOT_HELD, f"the program itself sets {name} to {theirs}"
+    answer, usual = launched.answers.of(layer), ordinary.answers.of(layer)
+    if not answer and not launched.outcome.code:
+        return NOT_HELD, "the library does not say what it chose"
+    if answer != usual:
+        return None
+    if NEEDS.get(level, 2) >= host or level.lower() in usual.lower():
+        return HERE, "this processor chooses the same"
+    return NOT_HELD, "the library chose the same code with this setting as without"
+
+
+def _place_of_program(command: Sequence[str], programs: Sequence[str]) -> int:
+    """The place in the command of the word that names the last program that answered, behind a launcher such as mpirun;
+    0 if no word does."""
+    real = {os.path.realpath(program) for program in programs}
+    places = [
+        i for i, word in enumerate(command) if (path := shutil.which(word)) and os.path.realpath(path) in real
+    ]
+    return places[-1] if places else 0

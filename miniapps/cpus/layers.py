@@ -1,0 +1,141 @@
+"""The layers of a program that choose code by the processor, and the settings that hold each to an older processor.
+
+A layer is a library with several versions of its functions, of which it chooses one when it is loaded or first called.
+Each layer has a variable that holds it to another version. A level is such a version; its name is that of the setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+LIBM, LIBMVEC, OPENBLAS, BLIS, MKL, ATEN, ONEDNN, NUMPY = (
+    "libm", "libmvec", "OpenBLAS", "BLIS", "MKL", "ATen", "oneDNN", "NumPy",
+)  # fmt: skip
+TUNABLES, NPY = "GLIBC_TUNABLES", "NPY_DISABLE_CPU_FEATURES"
+HWCAPS = "glibc.cpu.hwcaps"
+# Names of instructions in GLIBC_TUNABLES; glibc ignores those that its version does not know.
+AVX512 = (
+    "AVX512F",
+    "AVX512BW",
+    "AVX512CD",
+    "AVX512DQ",
+    "AVX512VL",
+    "AVX512IFMA",
+    "AVX512VBMI",
+    "AVX512_VNNI",
+)
+AVX2 = ("AVX2", "FMA", "FMA4", "AVX", "BMI1", "BMI2", "F16C")
+V3, LEAST = "x86-64-v3", "x86-64-v2"  # levels of libm, and of NumPy's loops
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: its `name`, what it does (`does`), how the file names of its library begin, and its `levels` by the
+    variables that hold it to them, newest first. NumPy's variables depend on its version (`numpy_levels`).
+    The last level runs on every x86-64 processor since x86-64-v2, of any maker."""
+
+    name: str
+    does: str
+    files: tuple[str, ...]
+    levels: Mapping[str, Mapping[str, str]]
+
+
+def _hwcaps(*off: str) -> dict[str, str]:
+    return {TUNABLES: f"{HWCAPS}={','.join(f'-{name}' for name in off)}"}
+
+
+LAYERS = (
+    Layer(LIBM, "sine, exponential and their like of the C library", ("libm.so", "libm-"),
+          {LEAST: _hwcaps(*AVX512, *AVX2)}),
+    Layer(LIBMVEC, "the same for vectors, which compilers call", ("libmvec",),
+          {V3: _hwcaps(*AVX512), LEAST: _hwcaps(*AVX512, *AVX2)}),
+    Layer(OPENBLAS, "products and factorisations of matrices", ("libopenblas", "libscipy_openblas"),
+          {core: {"OPENBLAS_CORETYPE": core} for core in ("SkylakeX", "Haswell", "Zen", "Sandybridge", "Nehalem")}),
+    Layer(BLIS, "products of matrices", ("libblis",),
+          {core: {"BLIS_ARCH_TYPE": core} for core in ("skx", "haswell", "zen2", "generic")}),
+    Layer(MKL, "products, factorisations, transforms and vector functions", ("libmkl_core", "libmkl_rt"),
+          {name: {"MKL_ENABLE_INSTRUCTIONS": name} for name in ("AVX512", "AVX2", "AVX", "SSE4_2")}
+          | {"COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"}}),
+    Layer(ATEN, "torch's own functions and sums", ("libtorch_cpu",),
+          {name: {"ATEN_CPU_CAPABILITY": name} for name in ("avx2", "default")}),
+    Layer(ONEDNN, "torch's convolutions and products", ("libtorch_cpu",),
+          {name: {"ONEDNN_MAX_CPU_ISA": name} for name in ("AVX512_CORE", "AVX2", "SSE41")}),
+    Layer(NUMPY, "NumPy's own functions and sums", ("_multiarray_umath",), {V3: {}, LEAST: {}}),
+)  # fmt: skip
+# Levels of x86-64 whose instructions the levels of layers use; the others need no more than x86-64-v2.
+NEEDS = {"SkylakeX": 4, "skx": 4, "AVX512": 4, "AVX512_CORE": 4, V3: 3, "Haswell": 3, "haswell": 3, "Zen": 3, "zen2": 3,
+         "AVX2": 3, "avx2": 3}  # fmt: skip
+VARIABLES = tuple(
+    sorted({name for layer in LAYERS for held in layer.levels.values() for name in held} | {NPY})
+)
+
+# Libraries that choose code by the processor and have no setting that holds them.
+UNHELD = {
+    "libfftw3": "FFTW", "libatlas": "ATLAS", "libgsl": "", "libarmpl": "Arm Performance Libraries", "libsvml": "SVML",
+    "libimf": "Intel's libm", "libamdlibm": "AMD's libm", "libalm": "AMD's libm", "libxsmm": "LIBXSMM",
+    "libsleef": "SLEEF",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A kind of processor, of level `needs` of x86-64: the level of each layer on it. A layer without one keeps what it
+    has."""
+
+    name: str
+    about: str
+    needs: int
+    levels: Mapping[str, str]
+
+
+PROCESSORS = (
+    Processor("Skylake-X", "Intel, AVX-512", 4,
+              {OPENBLAS: "SkylakeX", BLIS: "skx", MKL: "AVX512", ONEDNN: "AVX512_CORE"}),
+    Processor("Haswell", "Intel, AVX2", 3,
+              {LIBMVEC: V3, OPENBLAS: "Haswell", BLIS: "haswell", MKL: "AVX2", ATEN: "avx2", ONEDNN: "AVX2",
+               NUMPY: V3}),
+    Processor("Zen 2", "AMD, AVX2", 3,
+              {LIBMVEC: V3, OPENBLAS: "Zen", BLIS: "zen2", ATEN: "avx2", ONEDNN: "AVX2", NUMPY: V3}),
+    Processor("Nehalem", "Intel, x86-64-v2", 2,
+              {LIBM: LEAST, LIBMVEC: LEAST, OPENBLAS: "Nehalem", BLIS: "generic", MKL: "SSE4_2", ATEN: "default",
+               ONEDNN: "SSE41", NUMPY: LEAST}),
+)  # fmt: skip
+
+
+def of_file(name: str) -> list[Layer]:
+    """The layers in the library with the file name `name`."""
+    return [layer for layer in LAYERS if name.startswith(layer.files)]
+
+
+def unheld(names: Iterable[str]) -> list[str]:
+    """Those of the file names `names` that choose code by the processor and that no setting holds."""
+    known = tuple(begin for begin, title in UNHELD.items() if title)
+    return sorted({name for name in names if name.startswith(known)})
+
+
+def numpy_levels(dispatched: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The levels of NumPy's loops: variables that turn off those of the `dispatched` features that a processor of the
+    level lacks. The features are those that this NumPy has loops for, besides its baseline, and that this processor
+    has."""
+    newer = [name for name in dispatched if name.startswith(("AVX512", "X86_V4"))]
+    return {
+        level: {NPY: " ".join(names)} for level, names in ((V3, newer), (LEAST, list(dispatched))) if names
+    }
+
+
+def together(settings: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """One set of variables for several layers."""
+    found: dict[str, str] = {}
+    for each in settings:
+        found |= each
+    return found
+
+
+def beside(environment: Mapping[str, str], held: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with the variables `held`; other tunables of glibc stay as they are set there."""
+    found = dict(environment) | dict(held)
+    if TUNABLES in held and (own := environment.get(TUNABLES)):
+        others = [each for each in own.split(":") if each and not each.startswith(f"{HWCAPS}=")]
+        found[TUNABLES] = ":".join([*others, held[TUNABLES]])
+    return found
