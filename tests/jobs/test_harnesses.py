@@ -56,7 +56,7 @@ def test_what_harnesses_look_for_is_what_a_run_prints(tmp_path):
     for figure in application["figure_of_merit"]:
         assert re.search(figure["fom_regex"], run.stdout, re.MULTILINE)[figure["group_name"]]
     [criterion] = application["success_criteria"]
-    assert re.search(criterion["match"], run.stdout)
+    assert re.search(criterion["match"], run.stdout, re.MULTILINE)  # Ramble reads line by line
 
 
 def test_the_ramble_application_asks_for_options_that_there_are(tmp_path):
