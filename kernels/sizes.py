@@ -28,6 +28,8 @@ import math
 
 import numpy as np
 
+from kernels.elementary import two_sum
+
 KEPT = 4  # arrays of at most so many numbers are kept whole
 COLUMNS = ("l1", "largest", "p0", "p1", "p2", "p3")
 LANES, BLOCK = 8, 64
@@ -174,10 +176,9 @@ def _together(l1: float, size: np.ndarray) -> tuple[float, float]:
 
 
 def _added(total, error, x, exact: bool = True):
-    """(total + x rounded, error + the rounding error if `exact`), of floats or arrays (TwoSum: Knuth 1969)."""
-    after = total + x
-    part = after - total
-    return after, error + ((total - (after - part)) + (x - part)) if exact else error
+    """(total + x rounded, error + the rounding error if `exact`), of floats or arrays."""
+    after, lost = two_sum(total, x)
+    return after, error + lost if exact else error
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:

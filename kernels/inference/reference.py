@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from kernels.elementary import polynomial
 from kernels.inference.graph import Graph, Node
 
 ONE = np.float32(1.0)
@@ -147,14 +148,6 @@ def logarithm(x):
     log = np.where(x < np.inf, log, x)
     log = np.where(x < 0, np.float32(np.nan), log)
     return np.where(x == 0, np.float32(-np.inf), log)
-
-
-def polynomial(x, first, *others):
-    """A polynomial by Horner's rule; each product and each sum is rounded."""
-    p = np.float32(first)
-    for c in others:
-        p = p * x + np.float32(c)
-    return p
 
 
 def _map(f):

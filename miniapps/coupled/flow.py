@@ -14,6 +14,8 @@ import math
 
 import numpy as np
 
+from kernels.elementary import cosine
+
 
 def view(field, pad: int, margin: int = 0, dj: int = 0, di: int = 0):
     """A view of the interior of a padded field plus `margin` points around it, shifted by (dj, di).
@@ -87,13 +89,18 @@ def eddy_diffusion(zeta, pad: int, viscosity, viscosity_pad: int, h: float):
     return ((flux(0, 1) + flux(0, -1)) + (flux(1, 0) + flux(-1, 0))) * (1.0 / (h * h))
 
 
+def angles(wavenumbers, n: int) -> np.ndarray:
+    """The angles of waves at the n points of a period, float64 (..., n), reduced to less than a turn; `wavenumbers`:
+    integers that broadcast to (..., 1)."""
+    return (wavenumbers * np.arange(n) % n) * (2.0 * math.pi / n)
+
+
 def kolmogorov(blocks, wavenumber: int, amplitude: float):
     """Vorticity forcing of the body force amplitude * sin(k y) in x: -amplitude k cos(k y), `(blocks, by, bx)` float64.
 
     The cosine is evaluated once per global row, so it does not depend on the layout.
     """
-    scale = 2.0 * math.pi / blocks.ny
-    profile = np.array([-amplitude * wavenumber * math.cos(wavenumber * j * scale) for j in range(blocks.ny)])
+    profile = -amplitude * wavenumber * cosine(angles(wavenumber, blocks.ny))
     force = blocks.zeros()
     for k, block in enumerate(blocks.own):
         row, _ = blocks.origin(int(block))

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kernels import draws
+from kernels.elementary import cosine, sine
+from miniapps.coupled.flow import angles
 from miniapps.layout.blocks import Blocks
 
 RANDOM_MODES = 32
@@ -31,7 +34,7 @@ def vorticity(
 
     def field(by_seed: int) -> np.ndarray:
         kx, ky, weight, phase = modes(wavenumber, by_seed)
-        weight = weight * (amplitude / math.sqrt(0.5 * float(np.sum(weight * weight))))
+        weight = weight * (amplitude / math.sqrt(0.5 * math.fsum(weight * weight)))
         return evaluate(blocks, kx, ky, weight, phase)
 
     drawn = field(seed)
@@ -43,20 +46,11 @@ def vorticity(
 def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:
     """The sum of weight cos(kx x + ky y + phase) on every own block; modes are added in order, element by element.
 
-    Scalar calls tabulate sines and cosines per mode and global row or column, because vector libraries may treat the
-    ends of an array differently.
+    Sines and cosines are tabulated per mode and global row or column.
     """
-    x = [
-        [math.cos(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)]
-        for k, f in zip(kx, phase, strict=True)
-    ]
-    x_sin = [
-        [math.sin(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)]
-        for k, f in zip(kx, phase, strict=True)
-    ]
-    y = [[math.cos(k * j * 2.0 * math.pi / blocks.ny) for j in range(blocks.ny)] for k in ky]
-    y_sin = [[math.sin(k * j * 2.0 * math.pi / blocks.ny) for j in range(blocks.ny)] for k in ky]
-    cos_x, sin_x, cos_y, sin_y = (np.array(table) for table in (x, x_sin, y, y_sin))
+    x = angles(np.asarray(kx)[:, None], blocks.nx) + np.asarray(phase)[:, None]
+    y = angles(np.asarray(ky)[:, None], blocks.ny)
+    cos_x, sin_x, cos_y, sin_y = cosine(x), sine(x), cosine(y), sine(y)
     field = blocks.zeros()
     for k, block in enumerate(blocks.own):
         row, column = blocks.origin(int(block))
@@ -76,7 +70,8 @@ def random_modes(wavenumber: int, seed: int):
     ring = [(i, j) for i in range(-8, 9) for j in range(9) if 4 <= i * i + j * j <= 64 and (j > 0 or i > 0)]
     chosen = rng.choice(len(ring), RANDOM_MODES, replace=False)
     kx, ky = np.array(ring)[chosen].T
-    return kx, ky, rng.standard_normal(RANDOM_MODES), rng.uniform(0.0, 2.0 * math.pi, RANDOM_MODES)
+    weight = draws.normal(rng, RANDOM_MODES)
+    return kx, ky, weight, draws.uniform(rng, 0.0, 2.0 * math.pi, RANDOM_MODES)
 
 
 def kolmogorov_modes(wavenumber: int, seed: int):

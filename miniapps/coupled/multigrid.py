@@ -4,17 +4,20 @@ Coarse point I of an axis is fine point factor I, in the same block. Every coars
 interpolation P and averages P^T / factor^2. The smoother, Chebyshev's semi-iteration, is the same on the way down and
 up. So M is symmetric, and positive except for the constant (Trottenberg, Oosterlee & Schueller, Multigrid, 2001).
 Blocks compute on wide halos, so a grid costs one exchange on the way down and one on the way up. The coarsest grid is
-gathered, and every rank solves it by fast Fourier transforms.
+gathered, and every rank solves it by Fourier transforms.
 
-All operations are element-wise, or sums over a few neighbours in a fixed order, and gathering only moves bits. So the
-bits depend only on the blocks, not on their owners.
+All operations are element-wise, or sums in a fixed order, and gathering only moves bits. So the bits depend only on the
+blocks, not on their owners or the processor.
 """
 
 import math
+from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
 
+from kernels.elementary import cosine
+from miniapps.coupled.waves import Waves
 from miniapps.layout.blocks import Blocks
 from miniapps.linear.krylov.chebyshev import semi_iteration
 from miniapps.system.device import host, put
@@ -41,7 +44,7 @@ def smoother(factor: int, inverse_h2: float) -> tuple[float, np.ndarray]:
     """(1 / theta, coefficients (factor - 1, 2)) of Chebyshev's semi-iteration on the frequencies that a coarser grid
     lacks: [(2 - 2 cos(pi / factor)), 8] / h^2. With degree factor - 1 it leaves about a fifth, for any factor.
     """
-    bottom, top = 2.0 - 2.0 * math.cos(math.pi / factor), 8.0
+    bottom, top = 2.0 - 2.0 * float(cosine(math.pi / factor)), 8.0
     inverse_theta, factors = semi_iteration(bottom * inverse_h2, top * inverse_h2)
     return inverse_theta, np.array(list(islice(factors, factor - 1))).reshape(-1, 2)
 
@@ -134,24 +137,26 @@ class Gathered:
         j = (first[:, :1] + np.arange(-AROUND, blocks.by + AROUND)) % blocks.ny
         i = (first[:, 1:] + np.arange(-AROUND, blocks.bx + AROUND)) % blocks.nx
         self._windows = j[:, :, None] * blocks.nx + i[:, None, :]
-        self._inverse = inverse_eigenvalues(blocks.ny, blocks.nx, 1.0 / (h * h))
+        self._solve = direct(blocks.ny, blocks.nx, 1.0 / (h * h))
         self._gather = region("allgather.coarse", self.r.nbytes, self._allgather)
 
     def cycle(self) -> None:
         """Gather r, and solve for u. Collective."""
         self._gather()
-        waves = np.fft.rfft2(self._received.take(self._order))
-        waves *= self._inverse
-        put(self.u, np.fft.irfft2(waves, s=self._order.shape).take(self._windows))
+        put(self.u, self._solve(self._received.take(self._order)).take(self._windows))
 
     def _allgather(self) -> None:
         self._comm.Allgatherv(host(self.r), [self._received, self._counts])
 
 
-def inverse_eigenvalues(ny: int, nx: int, inverse_h2: float) -> np.ndarray:
-    """1 / eigenvalues of A, (ny, nx // 2 + 1), in the order of `rfft2`, 0 for the constant. Scalar sines of the C
-    library."""
-    y, x = (np.array([4.0 * math.sin(math.pi * k / n) ** 2 for k in range(n)]) for n in (ny, nx))
-    values = (y[:, None] + x[: nx // 2 + 1]) * inverse_h2
+def direct(ny: int, nx: int, inverse_h2: float) -> Callable[[np.ndarray], np.ndarray]:
+    """The solver of A u = r with mean 0 on a grid of ny x nx points: u = solve(r), both float64 (ny, nx)."""
+    y, x = Waves(ny), Waves(nx)
+    values = (x.eigenvalues()[:, None] + y.eigenvalues()) * inverse_h2
     values[0, 0] = math.inf
-    return 1.0 / values
+    inverse = 1.0 / values
+
+    def solve(r: np.ndarray) -> np.ndarray:
+        return y.backward(x.backward(x.forward(y.forward(r).T) * inverse).T)
+
+    return solve

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from kernels import draws
 from kernels.contract import flat
 from miniapps.coupled.chunks import slices
 from miniapps.coupled.convolution import conv
@@ -44,7 +45,7 @@ def repeatable_convolutions():
 class Surrogate:
     """The network and its optimiser; every rank holds the same bits of both.
 
-    NumPy draws initial weights from Philox(seed) (He et al. 2015), independent of torch's generators; the last bias
+    Initial weights are drawn from Philox(seed) (He et al. 2015), independent of torch's generators; the last bias
     starts the coefficient near limit / 13, a usual value.
     """
 
@@ -75,7 +76,7 @@ class Surrogate:
         theta = np.zeros(sum(sizes), np.float32)
         for k in (0, 2, 4):
             fan_in = sizes[k] // self.shapes[k][0]
-            theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
+            theta[self.bounds[k] : self.bounds[k + 1]] = draws.normal(rng, sizes[k]) * np.sqrt(2.0 / fan_in)
         theta[self.bounds[4] : self.bounds[5]] *= 0.1  # the first coefficient is near START everywhere
         theta[-1] = START
         self.weights, self.steps, self.learning_rate = theta, 0, learning_rate

@@ -5,6 +5,7 @@ from math import isqrt
 
 from kernels import stencil
 from miniapps.checkpoints import options as checkpoints
+from miniapps.coupled import waves
 from miniapps.coupled.chunks import CHUNK_POINTS
 from miniapps.coupled.closure import NETWORKS, closure_batch, inference_variant, network_device
 from miniapps.coupled.multigrid import coarsest
@@ -124,7 +125,13 @@ def memory(config, options, size: int) -> Need:
     else:
         network = min(count, max(1, CHUNK_POINTS // points)) * of_block
     last = coarsest(Blocks(grid.ny, grid.nx, grid.by, grid.bx))
-    fixed = network + LISTED * count + COARSEST * last.ny * last.nx
+    fixed = (
+        network
+        + LISTED * count
+        + COARSEST * last.ny * last.nx
+        + waves.nbytes(last.ny)
+        + waves.nbytes(last.nx)
+    )
 
     def fitting(share: int) -> str:
         edge = isqrt(max(0, share - fixed) // each * size * points)

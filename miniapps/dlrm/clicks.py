@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernels.elementary import exponential, logarithm
 from miniapps.dlrm.ratings import Ratings
 from miniapps.embeddings.bags import Bags
 from miniapps.learning.seeds import CLICKS, generator
@@ -27,7 +28,7 @@ class Clicks:
 
     def __init__(self, seed: int, tables: int, rows: int, exponent: float, pooling: int, features: int):
         self.seed, self.tables, self.rows, self.pooling, self.features = seed, tables, rows, pooling, features
-        share = np.arange(1, rows + 1, dtype=np.float64) ** -exponent
+        share = exponential(-exponent * logarithm(np.arange(1.0, rows + 1)))
         self._cumulated = np.cumsum(share)
         self._cumulated /= self._cumulated[-1]
         words = 1 + features + tables * pooling
@@ -61,7 +62,7 @@ class Clicks:
         for factor, shift in zip(MIX, (30, 27), strict=True):
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         hidden = ((x >> np.uint64(33)).astype(np.int64) - 2**30).sum(axis=(1, 2)) / 2**30
-        return 1.0 / (1.0 + np.exp(-STRENGTH * hidden / np.sqrt(self.tables * self.pooling)))
+        return 1.0 / (1.0 + exponential(-STRENGTH * hidden / np.sqrt(self.tables * self.pooling)))
 
 
 def _coprime(number: int, of: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
     starts = table.starts
     shape = int(starts[block + 1] - starts[block]), table.columns
     return (generator(seed, TABLES, number, block).random(shape, np.float32) * 2 - 1) * np.float32(
-        table.rows**-0.5
+        1.0 / math.sqrt(table.rows)
     )
 
 

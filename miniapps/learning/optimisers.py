@@ -6,9 +6,12 @@ fused forms regroup elements and may contract a product and a sum. Here each ele
 operations on every rank and every kind of processor.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+
+from kernels.elementary import power
 
 
 class MomentumSGD:
@@ -57,8 +60,8 @@ class Adam:
         one, factor = np.float32(1), np.float32(scale)
         first, second = self.KEPT
         # 1 - 0.999^number in double: in single it loses three digits at the start.
-        length = np.float32(rate / (1.0 - float(first) ** number))
-        seen = (1.0 - float(second) ** number) ** 0.5
+        length = np.float32(rate / (1.0 - power(float(first), number)))
+        seen = math.sqrt(1.0 - power(float(second), number))
         of_each = zip(self.weights, self.states["mean"], self.states["square"], gradients, strict=True)
         for weight, mean, square, gradient in of_each:
             slope = factor * gradient

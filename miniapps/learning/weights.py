@@ -7,20 +7,21 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from kernels import draws
 from miniapps.learning.seeds import INIT, generator
 from miniapps.trace import fingerprint
 
 
 def initial(shapes: dict[str, tuple[int, ...]], seed: int) -> list[np.ndarray]:
-    """Initial weights, float32: normal with variance 2 / fan in (He et al. 2015), biases 0. NumPy draws them,
-    independent of torch's generators."""
+    """Initial weights, float32: normal with variance 2 / fan in (He et al. 2015), biases 0.
+    Independent of torch's generators."""
     arrays = []
     for number, shape in enumerate(shapes.values()):
-        draw = generator(seed, INIT, number).standard_normal(shape, np.float32) if len(shape) > 1 else None
-        fan_in = np.prod(shape[1:])
-        arrays.append(
-            np.zeros(shape, np.float32) if draw is None else draw * np.float32(np.sqrt(2.0 / fan_in))
-        )
+        if len(shape) > 1:
+            drawn = draws.normal(generator(seed, INIT, number), shape).astype(np.float32)
+            arrays.append(drawn * np.float32(np.sqrt(2.0 / np.prod(shape[1:]))))
+        else:
+            arrays.append(np.zeros(shape, np.float32))
     return arrays
 
 

@@ -37,10 +37,9 @@ class Stencil:
 
     def couplings(self) -> np.ndarray:
         """(3,) the couplings of points along z, y, x: the diffusion coefficients in units of the grid."""
-        a, squares = self.coefficients[0, 0, 0], np.array([1.0, 0.0, 1.0])
-        return np.array(
-            [-0.5 * np.tensordot(a.sum(axis=others), squares, 1) for others in ((1, 2), (0, 2), (0, 1))]
-        )
+        a = self.coefficients[0, 0, 0]
+        along = [a.sum(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
+        return np.array([-0.5 * (before + after) for before, _, after in along])
 
 
 def stencil(kind: str, h: float = 1.0, **parameters) -> Stencil:

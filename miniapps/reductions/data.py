@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from kernels import draws
 from miniapps.errors import UsageError
 from miniapps.reductions import files, illconditioned
 from miniapps.reductions.parts import Parts
@@ -54,10 +55,10 @@ def _draw(problem, rng, m: int, n: int, dtype: np.dtype, count: int) -> list[np.
     if problem.distribution == "ill-conditioned":
         return illconditioned.block(rng, m, n, problem.condition, dtype, count)
     draw = {
-        "uniform": lambda: rng.uniform(0.0, 10.0, m),
-        "centred": lambda: rng.uniform(-10.0, 10.0, m),
-        "normal": lambda: rng.standard_normal(m),
-        "lognormal": lambda: rng.lognormal(0.0, problem.sigma, m),
+        "uniform": lambda: draws.uniform(rng, 0.0, 10.0, m),
+        "centred": lambda: draws.uniform(rng, -10.0, 10.0, m),
+        "normal": lambda: draws.normal(rng, m),
+        "lognormal": lambda: draws.lognormal(rng, problem.sigma, m),
     }[problem.distribution]
     with np.errstate(over="ignore"):
         drawn = [draw().astype(dtype) for _ in range(count)]

@@ -13,7 +13,8 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from kernels import exact
+from kernels import draws, exact
+from kernels.elementary import exponential2, logarithm2
 from kernels.sums.elements import accumulator
 from miniapps.errors import UsageError
 
@@ -45,14 +46,14 @@ def block(
     The terms of a block too short for that (the last) cancel in pairs, so that it does not change the total sum.
     Raises UsageError if a number leaves the range of the type.
     """
-    dtype, bits = np.dtype(dtype), math.log2(condition)
+    dtype, bits = np.dtype(dtype), float(logarithm2(condition))
     if bits > limit(m, n, dtype, vectors):
         return _pairs(rng, m, dtype, vectors)
     bottom, top = _range(m, n, dtype, vectors)
     low = min(max(-bits / 2, bottom), top - bits)  # the smallest terms are about 2**low
     tail = _tail(m)
     head = m - tail
-    exponents = low + rng.uniform(0.0, bits, head)
+    exponents = low + draws.uniform(rng, 0.0, bits, head)
     exponents[0] = low + bits + 1
     factors = [_signed(rng, exponents / vectors).astype(dtype).astype(np.float64) for _ in range(vectors)]
     total, size = _exactly(factors), Fraction(float(np.abs(math.prod(factors)).sum()))
@@ -89,9 +90,9 @@ def _range(m: int, n: int, dtype, vectors: int) -> tuple[float, float]:
     accumulator."""
     info, wide = ml_dtypes.finfo(dtype), np.finfo(accumulator(dtype))
     growth = (
-        4 + math.log2(m) / 2
+        4 + float(logarithm2(m)) / 2
     )  # the ratio of the head's sum, which one term must cancel, to its largest term
-    top = min(vectors * (info.maxexp - growth), wide.maxexp - 4 - math.log2(n))
+    top = min(vectors * (info.maxexp - growth), wide.maxexp - 4 - float(logarithm2(n)))
     bottom = max(vectors * info.minexp, wide.minexp)
     return max(bottom, -EXACT_PRODUCTS) if vectors == 2 else bottom, top
 
@@ -99,7 +100,7 @@ def _range(m: int, n: int, dtype, vectors: int) -> tuple[float, float]:
 def _signed(rng: np.random.Generator, exponents: np.ndarray) -> np.ndarray:
     """Numbers of random sign, 1/2 to 1 times 2**exponents."""
     sign = rng.integers(0, 2, len(exponents)) * 2.0 - 1.0
-    return sign * rng.uniform(0.5, 1.0, len(exponents)) * np.exp2(exponents)
+    return sign * draws.uniform(rng, 0.5, 1.0, len(exponents)) * exponential2(exponents)
 
 
 def _exactly(factors: list[np.ndarray]) -> Fraction:

@@ -1,7 +1,6 @@
 """Checks the configuration, on rank 0, before a run creates anything."""
 
-import math
-
+from kernels.elementary import logarithm2
 from kernels.sums.emulated import UNITS
 from kernels.sums.launch import shape
 from miniapps.errors import UsageError
@@ -82,7 +81,7 @@ def _can_be_searched(problem, method, names: list[str], size: int) -> None:
 def _can_be_conditioned(problem, n: int) -> None:
     m = min(n, problem.block)
     most = illconditioned.limit(m, n, data.element_type(problem.dtype), data.vectors_of(problem.operation))
-    if math.log2(problem.condition) > most:
+    if logarithm2(problem.condition) > most:
         can = f"at most {2.0**most:.1e}" if most >= 1 else "none"
         raise UsageError(
             f"problem.condition = {problem.condition:g} cannot be built from blocks of {m} elements of {problem.dtype} "

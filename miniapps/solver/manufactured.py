@@ -32,7 +32,7 @@ def manufactured(kind: str, box: Box, **parameters) -> tuple[Callable, Callable]
         diffusion = np.array([parameters["eps_z"], parameters["eps_y"], 1.0])
     if kind == "convection-diffusion":
         velocity = np.array(parameters["velocity"], float)
-    scale = box.h**2 * (9.0 if kind == "poisson27" else 1.0)
+    scale = box.h * box.h * (9.0 if kind == "poisson27" else 1.0)
     lengths = [(n + 1) * box.h for n in box.shape]
     values, slopes, curvatures = (
         [factor.deriv(order) for factor in FACTORS] for order in (0, 1, 2)
@@ -52,7 +52,7 @@ def manufactured(kind: str, box: Box, **parameters) -> tuple[Callable, Callable]
         for axis, length in enumerate(lengths):
             slope, curvature = list(values), list(values)
             slope[axis], curvature[axis] = slopes[axis], curvatures[axis]
-            total = total - diffusion[axis] / length**2 * product(curvature, (z, y, x))
+            total = total - diffusion[axis] / (length * length) * product(curvature, (z, y, x))
             if velocity[axis]:
                 total = total + velocity[axis] / length * product(slope, (z, y, x))
         return scale * total

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 import kernels.sparse  # noqa: F401 - registers its variants
-from kernels import registry
+from kernels import draws, registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.layout.blocks import require_few
@@ -150,7 +150,7 @@ def in_units(
     indptr, columns, data = csr
     blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
     lengths = rows.starts[blocks + 1] - rows.starts[blocks]
-    drawn = by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal, other)
+    drawn = by_block(blocks, lengths, (seed, UNITS), draws.normal, other)
     units = np.ldexp(1.0, np.rint(spread * drawn).astype(np.int32))
     begins = np.concatenate([[0], np.cumsum(lengths)])[:-1] - rows.starts[blocks]
 
@@ -268,7 +268,7 @@ def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] =
     """Random numbers in (-1, 1), float64 (m,), keyed by two integers and the block; `other` as for `by_block`."""
 
     def draw(source, n):
-        return source.uniform(-1.0, 1.0, n)
+        return draws.uniform(source, -1.0, 1.0, n)
 
     return by_block(rows.own, np.diff(rows.local_starts), key, draw, other)
 

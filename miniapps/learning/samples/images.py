@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from kernels import draws
 from miniapps.learning.samples.source import REPAIR, SHIPPED, Source, contents, share_arrays
 from miniapps.learning.seeds import BLOBS, generator
 
@@ -71,10 +72,10 @@ def load(name: str, directory: str, seed: int) -> Labelled:
 def blobs(seed: int) -> Labelled:
     """Ten Gaussian clusters of images, quantised like photographs."""
     rng, edge = generator(seed, BLOBS), EDGE["blobs"]
-    centres = rng.uniform(64.0, 192.0, (CLASSES, edge, edge))
+    centres = draws.uniform(rng, 64.0, 192.0, (CLASSES, edge, edge))
     total = sum(COUNTS["blobs"])
     labels = rng.integers(0, CLASSES, total, dtype=np.uint8)
-    images = centres[labels] + 48.0 * rng.standard_normal((total, edge, edge))
+    images = centres[labels] + 48.0 * draws.normal(rng, (total, edge, edge))
     return _every_fifth(np.clip(np.rint(images), 0, 255).astype(np.uint8), labels, 255)
 
 

@@ -66,10 +66,43 @@ def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve]:
     if not alpha:
         return np.empty(0), end
     a, b = np.array(alpha), np.array(beta)
-    matrix = np.diag(1.0 / a)
-    matrix[1:, 1:] += np.diag(b[1:] / a[:-1])
-    matrix += np.diag(np.sqrt(b[1:]) / a[:-1], 1) + np.diag(np.sqrt(b[1:]) / a[:-1], -1)
-    return np.linalg.eigvalsh(matrix), end
+    diagonal = 1.0 / a
+    diagonal[1:] += b[1:] / a[:-1]
+    return eigenvalues(diagonal, b[1:] / (a[:-1] * a[:-1])), end
+
+
+def eigenvalues(diagonal: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Ascending eigenvalues of a symmetric tridiagonal matrix, float64 (n,), by bisection: `diagonal` (n,), and the
+    squares (n - 1,) of the numbers beside it. NaN if one of them is not finite.
+
+    The number of negative pivots of T - x is the number of eigenvalues below x (Barth, Martin & Wilkinson 1967). It
+    needs only additions, divisions and comparisons, so the bits are the same on every processor, unlike LAPACK's.
+    """
+    n = len(diagonal)
+    if not (np.isfinite(diagonal).all() and np.isfinite(squares).all()):
+        return np.full(n, np.nan)
+    beside = np.sqrt(squares)
+    radius = np.append(beside, 0.0) + np.append(0.0, beside)
+    low = np.full(n, (diagonal - radius).min())
+    high = np.full(n, (diagonal + radius).max())
+    tiny = np.finfo(np.float64).tiny * max(1.0, float(squares.max(initial=0.0)))
+    number = np.arange(n)
+    while True:
+        middle = 0.5 * low + 0.5 * high
+        if ((middle <= low) | (middle >= high)).all():
+            return middle
+        below = _negative_pivots(diagonal, squares, middle, tiny)
+        low, high = np.where(below <= number, middle, low), np.where(below <= number, high, middle)
+
+
+def _negative_pivots(diagonal, squares, x: np.ndarray, tiny: float) -> np.ndarray:
+    """For each x the number of negative pivots of T - x; a pivot smaller than `tiny` is taken for -`tiny`."""
+    count, pivot = np.zeros(len(x), np.int64), np.ones(len(x))
+    for own, square in zip(diagonal, np.append(0.0, squares), strict=True):
+        pivot = (own - x) - square / pivot
+        pivot = np.where(np.abs(pivot) < tiny, -tiny, pivot)
+        count += pivot < 0.0
+    return count
 
 
 @register

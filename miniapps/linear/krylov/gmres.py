@@ -131,7 +131,7 @@ class Gmres(Method):
             *others, own = self._plan(
                 f"gram {k}", {f"v{i}": self.v[i] for i in range(k + 1)}, "", _dots(f"v{k}", k + 1)
             )()
-            total += (1.0 - own) ** 2 + 2.0 * sum(dot * dot for dot in others)
+            total += (1.0 - own) * (1.0 - own) + 2.0 * sum(dot * dot for dot in others)
         return sqrt(total)
 
     def _begin_cycle(self, square: float) -> None:

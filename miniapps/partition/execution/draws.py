@@ -1,7 +1,7 @@
 """Random numbers of a step, keyed by seed, step, node and global element, so that they do not depend on owners.
 
 Each number is a hash of its key (Steele, Lea & Flood 2014, SplitMix64, a bijection with good diffusion), so numbers can
-be computed in any order and any part. Normal numbers use Box and Muller's method.
+be computed in any order and any part.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from kernels.draws import normal_of
 
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -28,17 +30,19 @@ def key_of(node: str, number: int, seed: int = 0) -> int:
 
 def uniform(key: int, elements: np.ndarray) -> np.ndarray:
     """Uniform numbers in [0, 1) of global elements, float64 multiples of 2^-53."""
-    with np.errstate(over="ignore"):
-        bits = mixed(
-            mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN)
-        )
-    return (bits >> np.uint64(11)) * 2.0**-53
+    return (_words(key, elements) >> np.uint64(11)) * 2.0**-53
 
 
 def normal(key: int, elements: np.ndarray) -> np.ndarray:
     """Standard normal numbers of global elements, float64."""
-    length = np.sqrt(-2.0 * np.log1p(-uniform(key, 2 * elements)))
-    return length * np.cos(2 * np.pi * uniform(key, 2 * elements + 1))
+    return normal_of(_words(key, elements))
+
+
+def _words(key: int, elements: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return mixed(
+            mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN)
+        )
 
 
 def places(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:

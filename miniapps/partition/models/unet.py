@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kernels import draws
 from miniapps.learning.seeds import NOISE
 from miniapps.partition.cuts.axes import Axis, evenly
 from miniapps.partition.models import MeshModel, Task
@@ -109,7 +110,7 @@ class UNetModel(MeshModel):
     def batch(self, samples, labels, task: Task, draw):
         import torch
 
-        noise = draw(NOISE).standard_normal(tuple(samples.shape), np.float32)
+        noise = draws.normal(draw(NOISE), tuple(samples.shape)).astype(np.float32)
         noisy = samples + torch.from_numpy(np.float32(LEVEL) * noise)
         return noisy[:, None], samples[:, None]
 
