@@ -27,7 +27,7 @@ SPANS_LAYOUTS = tuple(level for level in LEVELS if meets(level, "layout"))
 IN_LABEL = ("reduction",)
 LAYOUT = ("ownership", "spread")
 FREE = (*LAYOUT, "threads")
-CHOSEN = (*IN_LABEL, "replay", "guarantee")
+CHOSEN = (*IN_LABEL, "replay", "guarantee", "processor")
 NO_CONDITION = ("source", "restart")
 UNSET = (None, "", 0, False)  # values of factors that mean "not set"
 

@@ -25,6 +25,13 @@ SCOPE = {
     "layout": ("processor", "libraries", "settings"),
     "exact": ("processor", "libraries", "settings"),
 }
+# Over which processors a guarantee holds, by the choice of a run. `any` takes two conditions away: a run that states it
+# lets no library that chooses its kernels by the processor compute a bit that it records.
+PROCESSORS = {
+    "this": "this kind of processor, with its libraries and their settings",
+    "any": "any processor with IEEE 754 arithmetic",
+}
+BY_PROCESSOR = ("processor", "settings")
 WHY = {
     "processor": "libraries choose kernels, and with them the order of operations, by the processor's instruction sets",
     "libraries": "another version may compute in another order, and so may another version of these programs",
@@ -45,6 +52,14 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
             f"unknown {what} {name!r}: choose one of {', '.join(names) or 'none (nothing registered)'}"
         )
     return name
+
+
+def conditions(level: str, processor: str = "this") -> tuple[str, ...]:
+    """The conditions of a guarantee in SCOPE under which it holds for a run that states this choice of PROCESSORS; none
+    for an unknown guarantee."""
+    return tuple(
+        aspect for aspect in SCOPE.get(level, ()) if processor != "any" or aspect not in BY_PROCESSOR
+    )
 
 
 def meets(level: str, asked: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from analysis.environment import by_environment, several
 from analysis.limits import NOTE, WARNING, Limit
 from analysis.lint.experiment import COST, GROUPS, TIMES, Experiment, listed
-from kernels.guarantees import SCOPE
-from miniapps.system.scope import AMONG, HANDLES, OF_RANKS
+from kernels.guarantees import conditions
+from miniapps.system.scope import AMONG, ENTRIES, HANDLES, OF_RANKS, over
 
 # Prefixes of the environment's keys on which bits and times depend; others (node, pid) change from launch to launch.
 TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")
@@ -23,7 +24,9 @@ NEEDED = {
 def mixed_environments(experiment: Experiment) -> Iterator[Limit]:
     """Launches of one problem with different libraries, compilers or processors are compared (rule 9)."""
     for (app, _), same in experiment.launches.groupby(["app", "problem"], sort=False):
-        for key in dict.fromkeys(key for flat in same["flat"] for key in flat if key.startswith(TELLING)):
+        anywhere = all(over(flat) == "any" for flat in same["flat"])
+        telling = tuple(key for key in TELLING if not (anywhere and key in ENTRIES["processor"]))
+        for key in dict.fromkeys(key for flat in same["flat"] for key in flat if key.startswith(telling)):
             values = dict.fromkeys(flat.get(key, "not recorded") for flat in same["flat"])
             if len(values) > 1:
                 groups = same["group"].drop_duplicates()
@@ -41,11 +44,12 @@ def outside_the_promise(experiment: Experiment) -> Iterator[Limit]:
         guarantee = same["guarantee"].iloc[0]
         if entries := several(same, guarantee):
             count = len(by_environment(same, guarantee))
+            needed = conditions(guarantee, over(json.loads(same["environment"].iloc[0])))
+            ones = ", ".join(f"one {'' if each == 'processor' else 'set of '}{each}" for each in needed)
             yield Limit(
                 WARNING, GROUPS, cell,
                 f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(entries)}",
-                f"{guarantee} holds for one {', one set of '.join(SCOPE[guarantee])}; repeat the runs in one "
-                "environment, or claim nothing across them",
+                f"{guarantee} holds for {ones}; repeat the runs in one environment, or claim nothing across them",
             )  # fmt: skip
 
 

@@ -9,6 +9,7 @@
     y, lse = attention(q, k, v, causal=True)            # q, k, v (samples, heads, tokens, ...)
     gq, gk, gv = attention_backward(gy, q, k, v, y, lse, causal=True)
     z = flat(torch.sigmoid, x)                          # functions of torch, elementwise
+    z = element("sigmoid", x)                           # our own, of fixed operations, float32
     g = matmul(a.T, b, blocks=[32, 32, 16])             # chains over blocks of k, added by the tree of block-tree
 
     get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; each has own, torch and reference
@@ -39,6 +40,7 @@ from kernels.contract import (
     torch,
     torch_attention,
 )
+from kernels.contract.elements import element
 from kernels.contract.operands import Array
 from kernels.contract.pointwise import flat
 from kernels.registry import get
@@ -46,8 +48,9 @@ from kernels.registry import get
 from kernels.contract import cupy, cupy_attention  # isort: skip  (last: `registry.get` takes the first that can run)
 
 __all__ = [
-    "attention", "attention_backward", "conv", "conv_input", "conv_weight", "cupy", "cupy_attention", "flat", "matmul",
-    "native", "native_attention", "pointwise", "reference", "reference_attention", "rowsum", "torch", "torch_attention",
+    "attention", "attention_backward", "conv", "conv_input", "conv_weight", "cupy", "cupy_attention", "element", "flat",
+    "matmul", "native", "native_attention", "pointwise", "reference", "reference_attention", "rowsum", "torch",
+    "torch_attention",
 ]  # fmt: skip
 
 

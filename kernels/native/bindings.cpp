@@ -245,6 +245,7 @@ void define_static(Module &m) {
                        int threads, int level) { of.kernel->run(x, y, scratch, threads, level); },
              py::call_guard<DefaultEnvironment, py::gil_scoped_release>(), py::arg("x"), py::arg("y"), py::arg("scratch"),
              py::arg("threads"), py::arg("level") = -1);
+    m.def_short("element", element, py::arg("function"), py::arg("x"), py::arg("y"), py::arg("level") = -1);
     const StaticNames names = static_names();
     py::dict known;
     for (const auto &[name, list] : names.lists) known[name] = list;

@@ -204,6 +204,9 @@ struct StaticNames {
     int words;                                         // of an operation
 };
 StaticNames static_names();
+// y: `function` of each element of x, one of the functions of programs, both contiguous; every NaN is the one without sign
+// and payload
+void element(const std::string &function, array<float> x, array<float> y, int level);
 
 // ---- block stencils ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,12 +25,12 @@ using i64 = std::int64_t;
 constexpr i64 ENOUGH = 1 << 18;  // products per thread that are worth waking it
 
 enum Code { PRODUCTS, COPY, MAP, COMBINE, REDUCE, POOL_MAX, POOL_AVERAGE, GATHER, INDEX_ADD, CODES };
-enum Function { RELU, EXP, TANH, SIGMOID, LOG, SQRT, NEGATE, FUNCTIONS };
+enum Function { RELU, EXP, TANH, SIGMOID, LOG, SQRT, NEGATE, ERF, GELU, GELU_SLOPE, FUNCTIONS };
 enum Pair { ADD, SUBTRACT, SUBTRACT_FROM, MULTIPLY, DIVIDE, DIVIDE_INTO, MAXIMUM, PAIRS };
 enum Mode { FULL, COLUMN, SCALAR, MODES };  // the second operand has the elements of the first, one per row, or one
 enum Reduction { SUM, MEAN, NORM, LARGEST, REDUCTIONS };
 const char *const CODE_NAMES[] = {"products", "copy", "map", "combine", "reduce", "pool_max", "pool_average", "gather", "index_add"};
-const char *const FUNCTION_NAMES[] = {"relu", "exp", "tanh", "sigmoid", "log", "sqrt", "neg"};
+const char *const FUNCTION_NAMES[] = {"relu", "exp", "tanh", "sigmoid", "log", "sqrt", "neg", "erf", "gelu", "gelu_slope"};
 const char *const PAIR_NAMES[] = {"add", "sub", "rsub", "mul", "div", "rdiv", "maximum"};
 const char *const MODE_NAMES[] = {"full", "column", "scalar"};
 const char *const REDUCTION_NAMES[] = {"sum", "mean", "norm", "max"};
@@ -377,6 +378,24 @@ std::vector<std::string> names(const char *const (&of)[N], std::size_t n = N) {
 std::unique_ptr<StaticProgram> static_program(array<i64> operations, array<float> constants, array<i64> tables, i64 input,
                                               i64 output, i64 arena, i64 tile) {
     return std::make_unique<Program>(operations, constants, tables, input, output, arena, tile);
+}
+
+void element(const std::string &function, array<float> x, array<float> y, int level) {
+    const auto *const named = std::find(std::begin(FUNCTION_NAMES), std::end(FUNCTION_NAMES), function);
+    if (named == std::end(FUNCTION_NAMES)) throw std::invalid_argument("no function of an element is called " + function);
+    if (y.size() != x.size()) throw std::invalid_argument("x and y: expected as many elements");
+    if (level >= levels_here() || level < -1) throw std::invalid_argument("level: this processor has none such");
+    const Level &kernels = *LEVELS[level < 0 ? levels_here() - 1 : level];
+    const i64 n = x.size(), whole = n - n % kernels.lanes, number = named - std::begin(FUNCTION_NAMES);
+    float *to = y.mutable_data();
+    kernels.map(number, x.data(), to, whole);
+    if (whole < n) {
+        float last[16] = {}, of_last[16];  // the widest vector
+        std::memcpy(last, x.data() + whole, (n - whole) * sizeof(float));
+        kernels.map(number, last, of_last, kernels.lanes);
+        std::memcpy(to + whole, of_last, (n - whole) * sizeof(float));
+    }
+    for (i64 i = 0; i < n; ++i) to[i] = to[i] != to[i] ? __builtin_nanf("") : to[i];  // of several, the processor would choose
 }
 
 StaticNames static_names() {

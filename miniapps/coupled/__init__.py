@@ -13,6 +13,6 @@ from miniapps.runner.main import App
 APP = App(
     name="coupled",
     config=CoupledConfig,
-    serves=("device", "duplicate"),
+    serves=("device", "duplicate", "processor"),
     summary="forced two-dimensional turbulence with a learned subgrid closure",
 )

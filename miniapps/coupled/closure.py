@@ -1,6 +1,7 @@
 """The subgrid closure of a step: none, the physics, the surrogate, or the surrogate learning from the physics."""
 
 from functools import partial
+from math import sqrt
 
 import numpy as np
 
@@ -44,6 +45,7 @@ def make_surrogate(config, options, seed: int, xp=np):
         batch,
         network_device(xp),
         repeatable=meets(options.policy.kernel, "run"),
+        anywhere=options.processor == "any",
         compiled=compiled(config, options),
         threads=options.threads,
     )
@@ -97,14 +99,25 @@ def network_device(xp):
 
 def closure_batch(config, options) -> str:
     """What has the same bits in any company: a "rank" with all of its blocks, or a "block". Raises ChoiceError if this
-    is below the guarantee."""
-    asked, policy = config.closure.batch, options.policy
+    is below the guarantee, or follows the processor in spite of --processor any."""
+    asked, policy, anywhere = config.closure.batch, options.policy, options.processor == "any"
+    if asked == "rank" and anywhere and torch_evaluates(config):
+        raise ChoiceError(
+            "--processor any: with closure.batch = rank torch computes the network, and chooses its kernels by the "
+            "processor; use closure.batch = block"
+        )
     if asked == "rank" and policy.per_block:
         raise ChoiceError(
             f"closure.batch = rank meets guarantee run, below {policy.level}: a convolution's rounding depends on "
             "the number of blocks in its batch; use closure.batch = block"
         )
-    return asked if asked != "auto" else ("block" if policy.per_block else "rank")
+    return asked if asked != "auto" else ("block" if policy.per_block or anywhere else "rank")
+
+
+def torch_evaluates(config) -> bool:
+    """Whether the closure has a network that no backend of `kernels.inference` evaluates, or one that learns."""
+    kind = config.closure.kind
+    return kind == "online" or (kind in NETWORKS and config.closure.inference == "torch")
 
 
 class EddyViscosity:
@@ -177,4 +190,4 @@ class EddyViscosity:
             field = self.xp.ascontiguousarray(field)
             self.errors.put(k, field, 0, field, 0)
         squared, reference = self.errors.total().tolist()
-        return (squared / reference) ** 0.5 if reference > 0.0 else 0.0
+        return sqrt(squared / reference) if reference > 0.0 else 0.0

@@ -1,4 +1,5 @@
-"""A convolution of all blocks in one call, with a gradient of the weights for each block, under torch's autograd.
+"""A convolution of all blocks in one call, with a gradient of the weights for each block, under torch's autograd; and
+the sigmoid.
 
 The chains of `kernels.contract` give a block the same bits in any batch and with any number of threads. A block is one
 sample, so the gradients of the weights are one convolution with a group per block: the sum of a group has the points of
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from kernels.contract import native
+from kernels.contract.elements import element
 
 
 class _PerBlock(torch.autograd.Function):
@@ -44,3 +46,21 @@ def conv(x, weights, biases, threads: int = 1):
     `biases` (blocks, outputs): copies of the same numbers for every block, whose gradients are those of each block
     alone. Without padding; the bits of a block depend on its own numbers alone."""
     return _PerBlock.apply(x, weights, biases, threads)
+
+
+class _Sigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x):
+        y = element("sigmoid", x.detach())
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient):
+        (y,) = ctx.saved_tensors
+        return gradient * ((1.0 - y) * y)
+
+
+def sigmoid(x):
+    """The sigmoid of x, float32, by fixed operations: the same bits with every set of instructions."""
+    return _Sigmoid.apply(x)

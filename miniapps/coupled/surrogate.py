@@ -6,9 +6,10 @@ convolutions and one 1 x 1 give the output, the coefficient C in (0, limit), on 
 The rounding of torch's convolution depends on the shape of its whole batch. In one batch per rank (`batch="rank"`, the
 usual way) the bits depend on the number of blocks per rank. With `batch="block"` a block has the same bits beside any
 others: on the CPU by the kernels of `miniapps.coupled.convolution`, which take many blocks at once; on a GPU by calls
-of torch per block, always of one shape. A backend of `kernels.inference` with guarantee `layout` (`static`) also gives
-a block the same bits in any batch. On a GPU, cuDNN may choose algorithms with atomic additions, or round inputs to
-TF32: `repeatable` forbids both.
+of torch per block, always of one shape. With `anywhere` the sigmoid is of fixed operations too. No bit then comes from
+a function that torch chooses by the processor, since torch's additions, products and maxima are correctly rounded. A
+backend of `kernels.inference` with guarantee `layout` (`static`) also gives a block the same bits in any batch. On a
+GPU, cuDNN may choose algorithms with atomic additions, or round inputs to TF32: `repeatable` forbids both.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ import torch.nn.functional as F
 from kernels import draws
 from kernels.contract import flat
 from miniapps.coupled.chunks import slices
-from miniapps.coupled.convolution import conv
+from miniapps.coupled.convolution import conv, sigmoid
 from miniapps.coupled.flow import strain, view
 from miniapps.coupled.network import shapes
 from miniapps.learning.optimisers import Adam
@@ -59,14 +60,14 @@ class Surrogate:
         batch,
         device="cpu",
         repeatable=False,
+        anywhere=False,
         compiled=None,
         threads=1,
     ):
         self.limit, self.scale, self.batch, self.device = limit, scale, batch, torch.device(device)
         self._together = batch == "block" and self.device.type == "cpu"
-        self._functions = (
-            (partial(conv, threads=threads), partial(flat, torch.sigmoid)) if self._together else ()
-        )
+        own = sigmoid if anywhere else partial(flat, torch.sigmoid)
+        self._functions = (partial(conv, threads=threads), own) if self._together else ()
         fixed = repeatable and self.device.type == "cuda"
         self._convolutions = repeatable_convolutions if fixed else contextlib.nullcontext
         self.shapes = shapes(channels)

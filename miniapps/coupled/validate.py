@@ -91,6 +91,14 @@ def _ensemble(config) -> None:
         )
 
 
+def follows(config, options) -> str | None:
+    """What follows the processor: a backend that chooses its kernels by it."""
+    closure = config.closure
+    if closure.kind in NETWORKS and closure.inference not in ("torch", "static"):
+        return f"--inference {closure.inference} chooses kernels by the processor; choose --inference static or torch"
+    return None
+
+
 # Measured peak bytes: of a point; of a point in a block with its halo; of a point and channel of the network in a call
 # for many blocks; of a block in the lists of every rank; of a point of the coarsest grid, which every rank holds whole.
 POINT, PADDED, CHANNEL, LISTED, COARSEST = 83, 108, 30, 20, 60

@@ -12,5 +12,6 @@ from miniapps.runner.main import App
 APP = App(
     name="inference",
     config=InferenceConfig,
+    serves=("processor",),
     summary="networks that answer requests: does an answer depend on the rest of its request",
 )

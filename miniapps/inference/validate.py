@@ -17,7 +17,7 @@ def backend(config, options) -> str:
     promises too little or cannot run here."""
     asked, policy = config.inference.backend, options.policy
     if asked == "auto":
-        asked = "static" if policy.per_block else "eager"
+        asked = "static" if policy.per_block or options.processor == "any" else "eager"
     try:
         return registry.check("inference", asked, policy.kernel).name
     except ChoiceError as error:
@@ -49,6 +49,14 @@ def validate(config, options, size: int) -> None:
     load(name, config.data.dir, config.seeds.data)
     if config.inference.weights:
         check_weights(config)
+
+
+def follows(config, options) -> str | None:
+    """What follows the processor: every backend but `static`."""
+    name = config.inference.backend
+    if name == "static":
+        return None
+    return f"--backend {name} chooses its kernels by the processor; choose --backend static"
 
 
 def targets(config, options, size: int) -> Targets:

@@ -12,6 +12,6 @@ from miniapps.runner.main import App
 APP = App(
     name="reductions",
     config=ReductionsConfig,
-    serves=("device",),
+    serves=("device", "processor"),
     summary="sums of arrays by every variant, across ranks by any ordering: their bits and their times",
 )

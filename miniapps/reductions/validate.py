@@ -47,6 +47,27 @@ def validate(config, options, size: int) -> None:
         )
 
 
+FIXED = (
+    "native",
+    "emulated",
+    "reference",
+)  # backends without a library that chooses its kernels by the processor
+
+
+def follows(config, options) -> str | None:
+    """What follows the processor: variants of NumPy and torch."""
+    problem, method = config.problem, config.method
+    chosen = choose(problem.operation, method.variants, method.reference, options.policy, options.device)
+    others = [f"{v.name}@{v.backend}" for v in chosen if v.backend not in FIXED]
+    if not others:
+        return None
+    fixed = dict.fromkeys(v.name for v in chosen if v.backend in FIXED)
+    return (
+        f"{' and '.join(others)} {'adds' if len(others) == 1 else 'add'} by a library that chooses its kernels by the "
+        f"processor; name variants of this suite, such as --variant {next(iter(fixed), 'exact')}"
+    )
+
+
 def targets(config, options, size: int) -> Targets:
     """A step is one array or, with `--split arrays`, one array of every rank."""
     problem = config.problem

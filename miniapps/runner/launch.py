@@ -15,7 +15,7 @@ from miniapps.runner import commandline, config, faults, replay
 from miniapps.runner.duplicates import require_duplicable
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
-from miniapps.system import environment, resources
+from miniapps.system import environment, resources, scope
 from miniapps.system.place import directory
 from miniapps.trace.head import problem_hash
 from miniapps.untrusted import Refused
@@ -125,7 +125,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         stated=config.stated(known),
         replay=recorded,
         ledger=predicted,
-        environment=environment.shared(),
+        environment=environment.shared() | scope.stated(options.processor, options.guarantee),
         faults=injected,
         run_id=run_id,
         started=now.isoformat(timespec="milliseconds"),
@@ -141,9 +141,27 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if validate := app.part("validate"):
         validate(own, options, size)
+    require_processor(app, own, options)
     if injected and (targets := app.part("targets")):
         faults.require_targets(injected, app.name, targets(own, options, size))
     return injected
+
+
+def require_processor(app: Any, own: Any, options: RunOptions) -> None:
+    """Raises UsageError for --processor any with a part whose bits follow the processor, or without a guarantee."""
+    if options.processor != "any":
+        return
+    reason = None
+    if options.guarantee == "none":
+        reason = (
+            "--guarantee none promises no bits, on any processor; choose --guarantee run, layout or exact"
+        )
+    elif options.device != "cpu":
+        reason = f"--device {options.device} computes on another kind of processor; choose --device cpu"
+    elif follows := app.part("follows"):
+        reason = follows(own, options)
+    if reason:
+        raise UsageError(f"--processor any: {reason}")
 
 
 def ledger_of(path: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from miniapps.runner.stall import Watchdog
 from miniapps.system import environment, interrupts, kinds, peers
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
+from miniapps.system.scope import flatten, holds_over
 from miniapps.system.world import speaks, world
 from miniapps.trace import Tracer
 from miniapps.trace.chain import VERSION, problem_of
@@ -47,7 +48,9 @@ class App:
     recorded configuration is complete. `validate(config, options, size)` raises UsageError, ChoiceError or BlocksError
     for a configuration that cannot run. `targets(config, options, size)` returns the targets of injected faults;
     without it a fault is checked only when it strikes. `memory(config, options, size)` returns the memory that a rank
-    needs. The package's module `run` provides `run`, and its module `validate` the others, unless they are given here.
+    needs. A fifth belongs to applications that serve the option `processor`: `follows(config, options)` returns what of
+    a valid configuration follows the processor, with the remedy, or None; it is asked only under --processor any. The
+    package's module `run` provides `run`, and its module `validate` the others, unless they are given here.
 
     `package` holds the folder `decks`; `command` starts the application, by default `python -m PACKAGE`. `serves`: the
     options of `miniapps.runner.options.SERVED` that it supports. `first`: the option whose value is a first argument
@@ -62,6 +65,7 @@ class App:
     complete: Callable[[Any, RunOptions, int], None] | None = None
     memory: Callable[[Any, RunOptions, int], Need] | None = None
     targets: Callable[[Any, RunOptions, int], Targets] | None = None
+    follows: Callable[[Any, RunOptions], str | None] | None = None
     package: str = ""
     command: str = ""
     serves: tuple[str, ...] = ()
@@ -213,6 +217,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
             "sentences": outcome.sentences(outcomes),
+            "holds_over": holds_over(flatten(own), options.guarantee),
             "chain": [asdict(mark) for mark in ctx.heads.marks],
             "reductions": ctx.reductions,
             "kinds": [kind.json() for kind in apart],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kernels.guarantees import LEVELS
+from kernels.guarantees import LEVELS, PROCESSORS
 from kernels.threads import MOST as MOST_THREADS
 from miniapps.runner.config import SEEDS, option, section
 from miniapps.runner.policy import Policy, resolve
@@ -37,6 +37,7 @@ def _instead() -> dict[str, str]:
 SERVED = (
     "device",
     "duplicate",
+    "processor",
 )  # options that an application implements itself; only those with them show them
 
 
@@ -54,6 +55,15 @@ class RunOptions:
         flag="--guarantee",
         choices=LEVELS,
         help="the promise about the bits of the result",
+    )
+    processor: str = option(
+        "this",
+        role="method",
+        effect="processor",
+        flag="--processor",
+        choices=tuple(PROCESSORS),
+        help="the processors over which the guarantee holds: this kind, with its libraries and their settings, or any, "
+        "where no library that chooses its code by the processor computes a recorded bit",
     )
     allreduce: str | None = option(
         None,

@@ -82,6 +82,8 @@ def lines(result: dict[str, Any]) -> list[str]:
             f"NOTE {len(result['fingerprints'])} repeats have {states} different states: --guarantee none promises "
             "nothing; --guarantee run promises equal repeats"
         )
+    if over := result["holds_over"]:
+        shown.append(f"HOLDS over {over}")
     if result["status"] == "done":
         shown.append(_checked(result["checks"]))
         shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}{_unpromised(result)}")

@@ -13,6 +13,6 @@ from miniapps.solver.config import SolverConfig
 APP = App(
     name="solver",
     config=SolverConfig,
-    serves=("device",),
+    serves=("device", "processor"),
     summary="distributed Krylov solvers: the effect of the order of addition on an iteration",
 )

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kernels.guarantees import SCOPE
+from kernels.guarantees import PROCESSORS, conditions
 from miniapps.system.environment import SETTINGS, THREADS
 
 AMONG = " | "  # between the different values of ranks
 OF_RANKS = " values over the ranks"  # replaces a list of too many values
 HANDLES = "handles"  # packages that took the handle of a wrapped communicator
 NOT_SET, NOT_RECORDED = "not set", "not recorded"
+
+OVER = "holds_over"  # the entry of a run whose bits are those of `any` processor; others lack it
 
 # Entries of the environment by the aspects of a guarantee's scope (`kernels.guarantees.SCOPE`); one that ends in a dot
 # stands for all that begin with it. Entries of a library (`arithmetic.`) exist only if the run loaded it.
@@ -28,9 +30,36 @@ ENTRIES = {
 }  # fmt: skip
 
 
-def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
-    """The entries of a flat `environment` in the scope of `guarantee`."""
-    known = tuple(entry for aspect in SCOPE.get(guarantee, ()) for entry in ENTRIES[aspect])
+def stated(processor: str, guarantee: str) -> dict[str, str]:
+    """The entry of the environment by which a run states that its guarantee holds over any processor."""
+    return {OVER: processor} if processor == "any" and guarantee != "none" else {}
+
+
+def over(environment: Mapping[str, str]) -> str:
+    """Over which of PROCESSORS the guarantee of a run with this environment holds."""
+    return "any" if environment.get(OVER) == "any" else "this"
+
+
+def holds_over(environment: Mapping[str, str], guarantee: str) -> str:
+    """The processors over which the bits of a run hold, as text; empty where nothing is promised."""
+    if guarantee == "none":
+        return ""
+    processor = over(environment)
+    own = [environment.get(entry, "") for entry in ENTRIES["processor"]]
+    kind = "" if processor == "any" else f": {', '.join(filter(None, own))}"
+    return f"{PROCESSORS[processor]}{kind}"
+
+
+def scoped(environment: Mapping[str, str], guarantee: str, processor: str | None = None) -> dict[str, str]:
+    """The entries of a flat `environment` in the scope of `guarantee`, over `processor` (None: what the environment
+    states). Over any processor the entries LOADED are none of them, since they tell which kernels were chosen."""
+    processor = over(environment) if processor is None else processor
+    known = tuple(
+        entry
+        for aspect in conditions(guarantee, processor)
+        for entry in ENTRIES[aspect]
+        if processor != "any" or entry != LOADED
+    )
     families = tuple(entry for entry in known if entry.endswith((".", "_")))
     return {key: value for key, value in environment.items() if key in known or key.startswith(families)}
 
@@ -53,7 +82,8 @@ def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str
 
 def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
     """(entry, value of one, value of the other) for each entry in the scope of `guarantee` in which two runs differ."""
-    a, b = scoped(one, guarantee), scoped(other, guarantee)
+    processor = over(one) if over(one) == over(other) else "this"
+    a, b = scoped(one, guarantee, processor), scoped(other, guarantee, processor)
     entries = []
     for key in sorted({*a, *b}):
         if a.get(key) != b.get(key) and not (

@@ -22,7 +22,7 @@ COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 # How an option affects guarantees and timing comparisons, stated where it is declared.
 Effect = Literal[
     "reduction", "replay", "guarantee", "ownership", "spread", "threads", "device", "fault", "cost", "size", "source",
-    "restart", "until", "fingerprint", "machine",
+    "restart", "until", "fingerprint", "machine", "processor",
 ]  # fmt: skip
 EFFECTS: dict[Effect, str] = {
     "reduction": "requests how global sums are added; the trace records the orderings used",
@@ -39,6 +39,7 @@ EFFECTS: dict[Effect, str] = {
     "restart": "names the checkpoint from which a run continues",
     "until": "stops a run before its problem ends",
     "fingerprint": "chooses the hash of fingerprints: two kinds cannot be compared",
+    "processor": "chooses the processors over which the guarantee holds",
     "machine": "chooses which parts of the machine a calibration measures",
 }
 FINGERPRINTS = ("xxh3", "sha256")

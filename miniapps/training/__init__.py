@@ -12,6 +12,6 @@ from miniapps.training.config import TrainingConfig
 APP = App(
     name="training",
     config=TrainingConfig,
-    serves=("duplicate",),
+    serves=("duplicate", "processor"),
     summary="data-parallel training of small networks, on images and graphs",
 )

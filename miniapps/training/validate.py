@@ -52,6 +52,22 @@ def validate(config: Any, options: Any, size: int) -> None:
     HOLDING.check(config, options, size)
 
 
+def follows(config: Any, options: Any) -> str | None:
+    """What follows the processor: a network that torch computes, and calls that share its kernels."""
+    fixed = [name for name, model in models.every().items() if model.CHAINED]
+    if config.model.name not in fixed:
+        return (
+            f"--model {config.model.name} computes its network by torch, which chooses its kernels by the processor; "
+            f"choose {' or '.join(fixed)}"
+        )
+    if config.training.policy != "fixed":
+        return (
+            f"--policy {config.training.policy} decides by a clock, or by linear algebra of NumPy; choose "
+            "--policy fixed"
+        )
+    return None
+
+
 def _movable(config: Any, options: Any) -> None:
     """Raise UsageError for options that keep state per rank, or depend on a rank's number of micro-batches."""
     checkpoints.require_movable(config.output, options)

@@ -186,6 +186,33 @@ def test_every_level_says_what_it_takes_for_granted_and_why():
     assert {aspect for scope in SCOPE.values() for aspect in scope} == set(WHY)
 
 
+def test_runs_that_hold_over_any_processor_are_judged_together_and_libraries_still_count(tmp_path):
+    anywhere = {"holds_over": "any"}
+    others = {"cpu": "B", "instructions": "x86-64-v3", **SETTING}
+    for name, change, there in (("a", None, {}), ("b", None, others)):
+        write_run(
+            tmp_path / "equal" / name, guarantee="layout", change=change, **machine(**anywhere, **there)
+        )
+    assert only(load([tmp_path / "equal"])).verdict == HOLDS
+    for name, change, there in (("a", None, {}), ("b", flip(3), others)):
+        write_run(
+            tmp_path / "apart" / name, guarantee="layout", change=change, **machine(**anywhere, **there)
+        )
+    assert only(load([tmp_path / "apart"])).verdict == BROKEN
+    for name, there in (("a", {}), ("b", {"packages": {"numpy": "2.1"}})):
+        write_run(tmp_path / "newer" / name, guarantee="layout", **machine(**anywhere, **there))
+    frames = load([tmp_path / "newer"])
+    assert only(frames).verdict == OUTSIDE
+    (remedy,) = [text for text in lint(Overview(frames))["remedy"] if "layout holds for" in text]
+    assert remedy.startswith("layout holds for one set of libraries; ")
+    for name in "ab":
+        write_mixed(tmp_path / "ranks" / name, [machine(**anywhere), machine(cpu="B", **anywhere)])
+    assert only(load([tmp_path / "ranks"])).verdict == HOLDS
+    for name, there in (("a", anywhere), ("b", {"cpu": "B"})):
+        write_run(tmp_path / "one" / name, guarantee="layout", **machine(**there))
+    assert only(load([tmp_path / "one"])).verdict == OUTSIDE
+
+
 def test_environments_of_many_runs_are_told_apart(tmp_path):
     for i, cpu in enumerate("ABABC"):
         write_run(tmp_path / f"r{i}", guarantee="layout", **machine(cpu=cpu))

@@ -33,14 +33,20 @@ def complete_batch(training: Any, count: int) -> None:
 
 
 def calls(config: Any, options: Any) -> str:
-    """The calls of the network: one per "rank" or per "block". Raises ChoiceError if this is below the guarantee."""
-    asked, policy = config.training.calls, options.policy
+    """The calls of the network: one per "rank" or per "block". Raises ChoiceError if this is below the guarantee, or
+    follows the processor in spite of --processor any."""
+    asked, policy, anywhere = config.training.calls, options.policy, options.processor == "any"
+    if asked == "rank" and anywhere:
+        raise ChoiceError(
+            "--processor any: with training.calls = rank torch computes the network, and chooses its kernels by the "
+            "processor; use training.calls = block"
+        )
     if asked == "rank" and policy.per_block:
         raise ChoiceError(
             f"training.calls = rank meets guarantee run, below {policy.level}: the rounding of a gradient depends on "
             "the number of samples in its batch; use training.calls = block"
         )
-    return asked if asked != "auto" else ("block" if policy.per_block else "rank")
+    return asked if asked != "auto" else ("block" if policy.per_block or anywhere else "rank")
 
 
 def validate(config: Any, options: Any, name: str) -> None:

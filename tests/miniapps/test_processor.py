@@ -1,0 +1,159 @@
+"""`--processor any`: what it refuses, what it states, and one set of bits whatever libraries choose."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+from mpi4py import MPI
+
+from kernels.contract.native import LEVELS
+from miniapps import applications
+from miniapps.runner.main import main
+from miniapps.trace import read
+from tests.launch import environment, libraries, run_mpi
+from tests.miniapps.anywhere import CASES, QUIET
+
+SETTINGS = {
+    "torch, no AVX2": {"ATEN_CPU_CAPABILITY": "default"},
+    "torch, AVX2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "oneDNN, SSE4.1": {"ONEDNN_MAX_CPU_ISA": "SSE41"},
+    "oneDNN, AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "MKL": {"MKL_CBWR": "COMPATIBLE"},
+    "OpenBLAS": {"OPENBLAS_CORETYPE": "Nehalem"},
+    "NumPy": {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL"},
+    "glibc": {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"},
+}
+LEAST = {
+    name: value
+    for each in ("torch, no AVX2", "oneDNN, SSE4.1", "MKL", "OpenBLAS", "NumPy")
+    for name, value in SETTINGS[each].items()
+}
+FOLLOWING = (
+    "online",
+    "surrogate",
+    "online, static",
+)  # cases whose bits follow the processor without the option
+ANY = ["-m", "tests.miniapps.anywhere", "any"]
+
+
+def recorded(*words, settings=None, before=()):
+    """What the cases recorded in a process of its own: {case: hashes}."""
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "tests.miniapps.anywhere", *words],
+        env=environment(settings or {}), capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def here():
+    """The records of all cases, as this processor computes them."""
+    return recorded("any", "best")
+
+
+@pytest.fixture(scope="module")
+def least():
+    """The same without the option: libraries as they choose, and all held to old processors."""
+    return [recorded("this", "best", *FOLLOWING, settings=settings) for settings in ({}, LEAST)]
+
+
+def test_no_library_that_is_held_to_an_old_processor_changes_a_bit(here):
+    assert recorded("any", LEVELS[0], settings=LEAST) == here
+    assert all(len(hashes) > 1 for hashes in here.values()) and set(here) == set(CASES)
+
+
+def test_without_the_option_these_settings_change_bits(least):
+    one, other = least
+    assert any(one[case] != other[case] for case in FOLLOWING)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_setting_changes_a_bit(name, here):
+    assert recorded("any", "best", settings=SETTINGS[name]) == here
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS[1:])
+def test_no_instruction_set_of_the_kernels_changes_a_bit(level, here):
+    assert recorded("any", level) == here
+
+
+@pytest.mark.slow
+@libraries
+@pytest.mark.parametrize("size", [2, 4])
+def test_nor_do_more_ranks(library, size, here):
+    run = run_mpi(size, [*ANY, "best"], library)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert {case: hashes[0] for case, hashes in found.items()} == {
+        case: hashes[0] for case, hashes in here.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", ["Nehalem", "Haswell"])
+def test_an_emulated_processor_has_the_same_bits(processor, here):
+    if (emulator := shutil.which("qemu-x86_64")) is None:
+        pytest.skip("no qemu-x86_64")
+    cases = ["online", "mlp"]
+    found = recorded("any", "best", *cases, before=[emulator, "-cpu", processor])
+    assert found == {case: here[case] for case in cases}
+
+
+def started(app, tmp_path, *options):
+    return main(applications.app(app), [*QUIET, *options, "--out", str(tmp_path / "run")], MPI.COMM_SELF)
+
+
+@pytest.mark.parametrize(("app", "options", "parts"), [
+    ("coupled", ["--guarantee=none"], ["--guarantee none promises no bits", "run, layout or exact"]),
+    ("coupled", ["--set=closure.batch=rank", "--guarantee=run"], ["closure.batch = rank", "closure.batch = block"]),
+    ("solver", ["--method=chebyshev"], ["--method chebyshev", "LAPACK", "tuning.lower"]),
+    ("solver", ["--spmv=scipy", "--guarantee=run"], ["--spmv scipy", "--spmv csr"]),
+    ("reductions", ["--variant=numpy", "--guarantee=run"], ["numpy@numpy adds by a library", "--variant sptr"]),
+    ("training", ["--model=graphsage"], ["--model graphsage", "by torch", "choose"]),
+    ("training", ["--set=training.calls=rank", "--guarantee=run"], ["training.calls = rank"]),
+    ("training", ["--policy=lgreco", "--wire=fp8"], ["--policy lgreco", "--policy fixed"]),
+    ("inference", ["--backend=eager", "--guarantee=run"], ["--backend eager", "--backend static"]),
+])  # fmt: skip
+def test_what_follows_the_processor_is_refused_by_name(app, options, parts, tmp_path, capfd):
+    assert started(app, tmp_path, "--processor=any", *options) == 2
+    said = capfd.readouterr().err
+    assert said.startswith(f"{app}: --processor any: ") and all(part in said for part in parts), said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("processor", ["this", "any"])
+def test_a_run_says_at_its_end_over_which_processors_it_holds(processor, tmp_path, capfd):
+    name, options = CASES["cg"]
+    assert started(name, tmp_path, *options, f"--processor={processor}") == 0
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("HOLDS ")]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert line == f"HOLDS over {result['holds_over']}"
+    entry = read(tmp_path / "run" / "rank-00000.h5").attributes["environment"].get("holds_over")
+    if processor == "any":
+        assert line == "HOLDS over any processor with IEEE 754 arithmetic" and entry == "any"
+    else:
+        assert line.startswith("HOLDS over this kind of processor") and entry is None
+        assert line.endswith(result["environment"].get("instructions", "")) and ": " in line
+
+
+def test_both_choices_solve_one_problem(tmp_path):
+    problems = set()
+    for processor in ("this", "any"):
+        name, options = CASES["cg"]
+        assert started(name, tmp_path / processor, *options, f"--processor={processor}") == 0
+        problems.add(json.loads((tmp_path / processor / "run" / "result.json").read_text())["problem"])
+    assert len(problems) == 1
+
+
+def test_without_a_guarantee_nothing_is_said_of_processors(tmp_path, capfd):
+    name, options = CASES["cg"]
+    assert started(name, tmp_path, *options, "--guarantee=none") == 0
+    assert "HOLDS" not in capfd.readouterr().out
