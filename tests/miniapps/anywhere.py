@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-QUIET = ["--no-progress", "--log-level=error", "--guarantee=layout"]
+QUIET = ["--no-progress", "--log-level=warning", "--guarantee=layout"]
 _FLOW = ["--set=grid.nx=32", "--set=grid.ny=32", "--set=grid.bx=8", "--set=grid.by=8", "--steps=3"]
 _BOX = [
     "--nx=12",

@@ -30,7 +30,7 @@ SETTINGS = {
 }
 LEAST = {
     name: value
-    for each in ("torch, no AVX2", "oneDNN, SSE4.1", "MKL", "OpenBLAS", "NumPy")
+    for each in ("torch, no AVX2", "oneDNN, SSE4.1", "MKL", "OpenBLAS", "NumPy", "glibc")
     for name, value in SETTINGS[each].items()
 }
 FOLLOWING = (
@@ -157,3 +157,13 @@ def test_without_a_guarantee_nothing_is_said_of_processors(tmp_path, capfd):
     name, options = CASES["cg"]
     assert started(name, tmp_path, *options, "--guarantee=none") == 0
     assert "HOLDS" not in capfd.readouterr().out
+
+
+def test_ranks_of_two_kinds_have_the_bits_of_one_and_nothing_is_said_of_them(here):
+    old = "import os, runpy, sys; os.environ.update({settings} if os.environ['{rank}'] == '1' else {{}}); "
+    old += "sys.argv[:] = ['anywhere', 'any', 'best', 'surrogate']; "
+    old += "runpy.run_module('tests.miniapps.anywhere', run_name='__main__', alter_sys=True)"
+    run = run_mpi(2, ["-c", old.format(settings=LEAST, rank="PMI_RANK")])
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout.splitlines()[-1])["surrogate"][0] == here["surrogate"][0]
+    assert "kinds" not in run.stderr
