@@ -25,6 +25,7 @@ from miniapps.system.environment import cpu_model, instructions
 from miniapps.untrusted.text import printable
 
 OPEN = "open"
+ASKING = 4  # listed files that ask the processor
 CODES = {EQUAL: 0, DIFFERS: 3, OPEN: 4}
 LIMITS = (
     "settings cannot show code that was compiled for one processor, or that asks the processor itself (cpuid); "
@@ -62,22 +63,23 @@ def verdict(found: Found) -> tuple[str, str]:
                 "open: no process told its libraries: it is linked statically, or a signal ended it",
             )
         if found.unheld:
-            return OPEN, f"open: equal with every setting, but no setting holds {', '.join(found.unheld)}"
+            return OPEN, f"open: equal with every setting, but no setting holds {_listed(found.unheld)}"
         if layers := _never_held(found):
             return (
                 OPEN,
                 f"open: equal with every setting that had an effect, but nothing held {', '.join(layers)}",
             )
-    if not found.layers:
+    kinds = _kinds(found, EQUAL, HERE)
+    emulated = [row.level for row in found.emulated]
+    if not found.layers and not emulated:
         return EQUAL, "equal: the program loads no library that is known to choose code by the processor"
-    kinds = [row.level for row in shown if not row.layer and row.state == EQUAL] + [
-        row.level for row in found.emulated
-    ]
-    return EQUAL, f"equal with every level of {_listed(found.layers)} that this machine can show{_as(kinds)}"
+    ways = [(kinds, "as on"), (emulated, "under qemu as")]
+    return EQUAL, f"equal {' and '.join(f'{how} {_listed(names)}' for names, how in ways if names)}"
 
 
-def _as(kinds: list[str]) -> str:
-    return f": as on {_listed(kinds)}" if kinds else ""
+def _kinds(found: Found, *states: str) -> list[str]:
+    """The processors on which the result had one of `states`, by settings."""
+    return [row.level for row in found.rows if not row.layer and row.state in states]
 
 
 def _differs(found: Found, certain: list[Row]) -> str:
@@ -86,11 +88,10 @@ def _differs(found: Found, certain: list[Row]) -> str:
     for row in certain:
         if row.layer and row.layer != QEMU_ROW:
             by_layer.setdefault(row.layer, []).append(row.level)
-    kinds = [row for row in found.rows if not row.layer and row.state in (DIFFERS, FAILED)]
-    equal = [row.level for row in found.rows if not row.layer and row.state == EQUAL]
+    kinds, equal = _kinds(found, DIFFERS, FAILED), _kinds(found, EQUAL, HERE)
     text = "differs"
     if kinds:
-        text += f" on processors such as {_listed(row.level for row in kinds)}"
+        text += f" on processors such as {_listed(kinds)}"
     if by_layer:
         text += (
             f", through {_listed(f'{layer} (as of {_listed(levels)})' for layer, levels in by_layer.items())}"
@@ -113,6 +114,10 @@ def _never_held(found: Found) -> list[str]:
 def _listed(words: Iterable[str]) -> str:
     *before, last = list(dict.fromkeys(words))
     return f"{', '.join(before)} and {last}" if before else last
+
+
+def _more(names: list[str]) -> list[str]:
+    return [f"{len(names) - ASKING} more files"] if len(names) > ASKING else []
 
 
 def _name(row: Row) -> str:
@@ -178,6 +183,8 @@ def lines(found: Found, command: tuple[str, ...], quiet: bool) -> list[str]:
         )
     if not found.emulated:
         text.append(f"  unseen     {LIMITS}")
+        if found.asking:
+            text.append(f"             such as {_listed([*found.asking[:ASKING], *_more(found.asking)])}")
     text.append(f"  launches   {found.launches}, {found.wall:.2g} s each")
     return [*text, f"  next       {_next(found, kind, command)}"]
 
@@ -216,7 +223,8 @@ def content(found: Found, command: tuple[str, ...]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "program": list(command), "verdict": kind, "sentence": sentence, "layers": found.layers, "chose": found.chose,
-        "unheld": found.unheld, "rows": rows(found.rows), "emulated": rows(found.emulated), "held": held,
+        "unheld": found.unheld, "asking": found.asking, "rows": rows(found.rows), "emulated": rows(found.emulated),
+        "held": held,
         "left_out": {name: sorted(line + 1 for line in places) for name, places in found.differing.clocks.items()},
         "processor": cpu_model(), "instructions": instructions(), "result": found.result,
         "launches": found.launches, "seconds": found.wall,

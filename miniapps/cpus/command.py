@@ -48,7 +48,8 @@ DOCUMENTS = {
             sentence | text
             layers | list of text | the libraries that choose code by the processor
             chose | object | what each layer chose without settings
-            unheld | list of text | libraries that no setting holds
+            unheld | list of text | what chooses code for numbers, and no setting holds it
+            asking | list of text | other files that ask the processor itself
             held | object? | settings that hold the program to one result: `variables`, the hash `result`, `holds`,
               `difference`, and `cost`, the ratio of processor times
             result | text | a hash of what is compared, of the ordinary launches

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from miniapps.cpus import asking, launches
+from miniapps.cpus import asking, dispatch, launches
 from miniapps.cpus.launches import Emulator, Launch, Plan
-from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together, unheld
+from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together
 from miniapps.cpus.outcomes import Difference, Unrepeated, digest, first_difference, unrepeated
 from miniapps.errors import UsageError
 from miniapps.system.environment import instructions
@@ -60,12 +60,14 @@ class Held:
 @dataclass
 class Found:
     """Everything that the launches showed. `layers`: the loaded ones; `chose`: what they chose without settings;
-    `unheld`: libraries that no setting holds; `silent`: no process answered; `differing`: what differs between ordinary
-    launches; `result`: the hash of the ordinary result; `wall`: seconds of the first launch."""
+    `unheld`: what chooses code for numbers and no setting holds it; `asking`: other files that ask the processor;
+    `silent`: no process answered; `differing`: what differs between ordinary launches; `result`: the hash of the
+    ordinary result; `wall`: seconds of the first launch."""
 
     layers: list[str] = field(default_factory=list)
     chose: dict[str, str] = field(default_factory=dict)
     unheld: list[str] = field(default_factory=list)
+    asking: list[str] = field(default_factory=list)
     silent: bool = False
     differing: Unrepeated = field(default_factory=Unrepeated)
     rows: list[Row] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Found:
 
 
 QEMU_ROW = "qemu"  # the layer of rows of emulated processors
+SAME = "this processor chooses the same"
 SHORT_S = 0.2  # of processor time: no cost is told of a shorter program
 
 
@@ -152,10 +155,14 @@ def experiment(
     lab = _Laboratory(plan, folder, leave_out, show)
     ordinary = [lab.first, lab.launch("the program again")]
     answers = lab.first.answers
+    numbers, others = dispatch.unheld(
+        answers.loaded, answers.programs or [shutil.which(plan.command[0]) or ""]
+    )
     found = Found(
         layers=answers.layers,
         chose={layer: answers.of(layer) for layer in answers.layers},
-        unheld=unheld(os.path.basename(path) for path in answers.loaded),
+        unheld=numbers,
+        asking=others,
         silent=not answers.programs,
         differing=unrepeated(ordinary[0].outcome, ordinary[1].outcome, leave_out),
         wall=lab.first.outcome.wall,
@@ -173,16 +180,19 @@ def experiment(
         (layer, level, held, NEEDS.get(level, 2))
         for layer, levels in settings.items() for level, held in levels.items()
     ]  # fmt: skip
-    for kind in PROCESSORS if len(settings) > 1 else ():
+    for kind in PROCESSORS if settings else ():
         several = [
             settings[name][level] for name, level in kind.levels.items() if level in settings.get(name, {})
         ]
-        if several:
-            asked.append(("", kind.name, together(several), kind.needs))
+        asked.append(("", kind.name, together(several), kind.needs))
     host = LEVELS.get(instructions(), 2)
     for layer, level, held, needs in asked:
         if needs > host:
             found.rows.append(Row(layer, level, held, "", NEWER, why="this processor lacks its instructions"))
+        elif not held:
+            found.rows.append(Row(layer, level, held, "", HERE, why=SAME))
+        elif same := next((row for row in found.rows if row.variables == held), None):  # one layer alone
+            found.rows.append(replace(same, layer=layer, level=level, chose=""))
         else:
             found.rows.append(lab.row(layer, level, held, host))
     for model in models:
@@ -235,7 +245,7 @@ def _ignored(
     if answer != usual:
         return None
     if NEEDS.get(level, 2) >= host or level.lower() in usual.lower():
-        return HERE, "this processor chooses the same"
+        return HERE, SAME
     return NOT_HELD, "the library chose the same code with this setting as without"
 
 

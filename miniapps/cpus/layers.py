@@ -70,13 +70,6 @@ VARIABLES = tuple(
     sorted({name for layer in LAYERS for held in layer.levels.values() for name in held} | {NPY})
 )
 
-# Libraries that choose code by the processor and have no setting that holds them.
-UNHELD = {
-    "libfftw3": "FFTW", "libatlas": "ATLAS", "libgsl": "", "libarmpl": "Arm Performance Libraries", "libsvml": "SVML",
-    "libimf": "Intel's libm", "libamdlibm": "AMD's libm", "libalm": "AMD's libm", "libxsmm": "LIBXSMM",
-    "libsleef": "SLEEF",
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Processor:
@@ -106,12 +99,6 @@ PROCESSORS = (
 def of_file(name: str) -> list[Layer]:
     """The layers in the library with the file name `name`."""
     return [layer for layer in LAYERS if name.startswith(layer.files)]
-
-
-def unheld(names: Iterable[str]) -> list[str]:
-    """Those of the file names `names` that choose code by the processor and that no setting holds."""
-    known = tuple(begin for begin, title in UNHELD.items() if title)
-    return sorted({name for name in names if name.startswith(known)})
 
 
 def numpy_levels(dispatched: Sequence[str]) -> dict[str, dict[str, str]]:

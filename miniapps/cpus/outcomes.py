@@ -32,8 +32,8 @@ from miniapps.untrusted.regular import kind_of, open_regular, read_bytes
 from miniapps.untrusted.text import printable
 
 MOST = 2**30  # bytes of a compared file
+SAME = "no difference seen"  # a verdict of `fpna divergence`
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?")
-WORD = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|[^\s\d]+|\d+")
 # Words beside numbers that come from a clock or a process, and differ from launch to launch.
 CLOCK = re.compile(
     r"time|elapsed|second|\bsecs?\b|\bs\b|\bms\b|\bus\b|wall|cpu|clock|date|flop|[kmg]i?b/s|/s\b|per sec|speed|rate\b|"
@@ -205,24 +205,28 @@ def _of_text(
 
 
 def _of_line(where: str, a: str, b: str) -> Difference:
-    words = [WORD.findall(line) for line in (a, b)]
     clock = any(CLOCK.search(line) for line in (a, b))
-    for one, other in zip(*words, strict=False):
+    for one, other in zip(a.split(), b.split(), strict=False):
         if one == other:
             continue
+        if NUMBER.sub("", one) == NUMBER.sub("", other):  # x=0.1, and x=0.2,
+            pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=False)
+            one, other = next((pair for pair in pairs if pair[0] != pair[1]), (one, other))
         units, relative = _size(one, other)
         return Difference(where, printable(one), printable(other), units, relative, clock)
     return Difference(where, printable(a.strip())[:60], printable(b.strip())[:60], clock=clock)
 
 
 def _size(a: str, b: str) -> tuple[float | None, float | None]:
-    """The distance of two printed numbers: in units in the last place of float64 if enough digits are printed, and
-    relative to the first."""
+    """The distance of two printed numbers: in units in the last place if enough digits are printed, of float32 for
+    numbers of this type, and relative to the first."""
     if not (NUMBER.fullmatch(a) and NUMBER.fullmatch(b)):
         return None, None
     x, y = (float(word.replace("d", "e").replace("D", "e")) for word in (a, b))
     digits = min(len(re.sub(r"[eEdD].*|[^\d]", "", word).lstrip("0")) for word in (a, b))
-    units = float(ulp_distance(x, y)) if digits >= EXACT_DIGITS else None
+    single = np.float32(x), np.float32(y)
+    pair = single if single[0] == x and single[1] == y else (np.float64(x), np.float64(y))
+    units = float(ulp_distance(*pair)) if digits >= EXACT_DIGITS or pair is single else None
     return units, abs(x - y) / abs(x) if x and np.isfinite(x) and np.isfinite(y) else None
 
 
@@ -322,7 +326,7 @@ def _of_runs(a: Path, b: Path, name: str) -> Difference | None:
     try:
         compared = json.loads(done.stdout)["tables"]["comparisons"]
         differing = next((row for row in compared if row["verdict"] == "differs"), None)
-        unequal = [row["verdict"] for row in compared if row["verdict"] not in ("equal", "differs")]
+        unequal = [row["verdict"] for row in compared if row["verdict"] not in (SAME, "differs")]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"the run {name} cannot be compared: {printable(done.stderr[-500:])}") from None
     if differing is None:
