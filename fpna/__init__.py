@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from miniapps.programs.handles import HandleWarning as HandleWarning
     from miniapps.programs.recording import Recording as Recording
     from miniapps.programs.recording import record as record
+    from miniapps.programs.unequal import KindsWarning as KindsWarning
     from miniapps.programs.watching import Watched as Watched
     from miniapps.programs.watching import watch as watch
 
@@ -77,6 +78,7 @@ HOMES = {
     "Communicator": "miniapps.programs.communicator",
     "Difference": "analysis.api",
     "HandleWarning": "miniapps.programs.handles",
+    "KindsWarning": "miniapps.programs.unequal",
     "LayoutWarning": "miniapps.programs.communicator",
     "NoOrder": "kernels.tree",
     "NotATree": "kernels.sums.discover",
@@ -104,6 +106,7 @@ HOMES = {
 
 OF_TORCH = (
     "Accumulated",
+    "KindsWarning",
     "Recording",
     "Scattered",
     "Watched",

@@ -10,6 +10,8 @@ import numpy as np
 
 from kernels.exact import Limbs, range_of
 from miniapps.errors import UsageError
+from miniapps.programs.unequal import warn_of_kinds
+from miniapps.system import kinds
 from miniapps.system.world import of_torch, require_launch, world
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ class Accumulated:
             trouble = "the weights are not the same on all processes: seed them alike, or load one checkpoint"
         if trouble:
             raise UsageError(f"{WHO}: {trouble}")
+        apart = kinds.of_ranks(comm, kinds.here(), "run")  # whose conditions include threads
+        warn_of_kinds(WHO, apart, comm.rank, "gradients of equal samples may differ")
 
     def parts(self, *batch: Any) -> Iterator[Any]:
         """This process's micro-batches of `batch`, tensors of equal lengths: a tensor, or a tuple of several.

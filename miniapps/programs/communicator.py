@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +24,11 @@ from miniapps.programs.calls import Asked, Blocks, Call, call_of, said_of
 from miniapps.programs.forms import Signature, signature_of
 from miniapps.programs.messages import message
 from miniapps.programs.operations import operation_of, rounds_nothing
+from miniapps.programs.unequal import caller, warn_of_kinds
 from miniapps.programs.wrapped import Promise, Wrapped, wrapped_alike, wraps
 from miniapps.runner.policy import resolve
 from miniapps.runner.replay import Replay, read
+from miniapps.system import kinds
 from miniapps.system.world import require_launch
 
 TRAP = (
@@ -38,9 +38,6 @@ TRAP = (
     "contribution. If each rank's array is a block that does not depend on the number of ranks, pass its number: "
     "blocks=number"
 )
-OWN = str(Path(__file__).parent)  # calls from files in this directory are not the program's
-
-
 IN_PLACE = -2  # stands for the number of elements of a rank that receives in place
 
 
@@ -73,6 +70,7 @@ def wrap(
         comm.Allreduce(rows, total, axis=0)           # after: every row, on any rank, is one contribution
 
     Under `layout` and `exact`, a sum over several ranks without `axis` or `blocks` warns of this once (LayoutWarning).
+    Before the first sum under a guarantee, KindsWarning tells ranks whose processors, libraries or settings differ.
 
     The first call of each signature makes a plan; the last 64 plans are kept. Raises TypeError unless `comm` is an
     intracommunicator, ChoiceError for an unknown choice or one that does not keep the guarantee.
@@ -90,9 +88,7 @@ def wrap(
     policy = resolve(guarantee, ordering or replayed, accumulation)
     policy.check()
     if guarantee != "none" and (names := handles.loaded()):
-        warnings.warn(
-            handles.PAST.format(names=", ".join(names)), handles.HandleWarning, stacklevel=_caller()
-        )
+        warnings.warn(handles.PAST.format(names=", ".join(names)), handles.HandleWarning, stacklevel=caller())
     wrapped: Communicator = wrapped_alike(comm, Promise(policy, check, record, tuple(exact_ops)))
     return wrapped
 
@@ -106,14 +102,6 @@ def _recorded(run: str | os.PathLike[str], size: int) -> Replay:
     if record.size != size:
         raise ChoiceError(f"replay {run}: it was recorded on {record.size} ranks, but this run has {size}")
     return record
-
-
-def _caller() -> int:
-    """The stacklevel, from the caller of this function, of the line of the program that called this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 @wraps(MPI.Intracomm, methods.REFUSED)
@@ -329,7 +317,18 @@ class Communicator(Wrapped, MPI.Intracomm):
             return None  # the MPI library reports the error
         said = f"{asked.name}, {said_of(asked, call, failure)}"
         self._plans.agree(signature or said, said, failure)
+        if not self._plans.compared:
+            self._compare_ranks()
         return None if call is None or signature is None else (call, signature)
+
+    def _compare_ranks(self) -> None:
+        """Warn once if the ranks are of several kinds: then a contribution may have other bits on another rank.
+        Collective."""
+        self._plans.compared = True
+        if self.size > 1 and self.guarantee != "none":
+            apart = kinds.of_ranks(self._plans.control, kinds.here(), self.guarantee)
+            promised = f"guarantee {self.guarantee!r} covers sums, not contributions that differ"
+            warn_of_kinds("fpna.wrap", apart, self.rank, promised)
 
     def _signature(
         self, call: Call, collective: str, root: int, bounds: tuple[int, ...] | None
@@ -351,7 +350,7 @@ class Communicator(Wrapped, MPI.Intracomm):
             plans.warned = True
             if self.rank == 0:
                 text = TRAP.format(name=call.name, level=self.guarantee)
-                warnings.warn(text, LayoutWarning, stacklevel=_caller())
+                warnings.warn(text, LayoutWarning, stacklevel=caller())
         return signature
 
     def _pairs(self, asked: Asked, operation: str, library: Callable[[], Any]) -> Any:

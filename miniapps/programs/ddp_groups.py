@@ -17,6 +17,8 @@ from mpi4py import MPI
 
 from kernels.wires import PLAIN
 from miniapps.programs.ddp_sums import Axes, Feedback, Group, types_over
+from miniapps.programs.unequal import warn_of_kinds
+from miniapps.system import kinds
 from miniapps.untrusted.text import tell
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _groups: dict[tuple[Any, ...], Group] = {}  # by communicator and the processes of the group
 _torchs: list[tuple[weakref.ref[Any], ProcessGroup]] = []  # of models with the hook, see `outlive`
 
+GRADIENTS = "run"  # the guarantee whose conditions gradients have: with threads, by which torch cuts sums
 PATIENCE = 2.0  # seconds that other ranks have to end, too
 
 SPARSE = "{who}: the gradient of {name} is sparse, and the hook sums dense ones: create the embedding with sparse=False"
@@ -48,8 +51,10 @@ def entered(
     here = (0, 1) if world is None else (world.rank, world.size)
     own = None if trouble is None else (isinstance(trouble, TypeError), str(trouble))
     key = None if world is None else MPI._handleof(world), tuple(members)
-    told: list[Any] = [None] * len(members)
-    dist.all_gather_object(told, (here, own, axes, comm is None, key in _groups), group=process_group)
+    kind = kinds.counting(kinds.here(), GRADIENTS)
+    told = _gathered(
+        (here, own, axes, comm is None, key in _groups, kinds.digest(kind)), process_group, len(members)
+    )
     if trouble is not None:
         raise trouble
     for number, (_, other, *_) in enumerate(told):
@@ -70,11 +75,22 @@ def entered(
             f"{here[1]} ranks, and they have the ranks {', '.join(map(str, ranks[:16]))}; start all by one "
             "mpirun, or pass a communicator of all these processes"
         )
+    apart = kinds.among([each[5] for each in told], lambda: _gathered(kind, process_group, len(members)))
+    warn_of_kinds(who, apart, dist.get_rank(process_group), "gradients of equal samples may differ")
     atexit.unregister(_end)
     atexit.register(_end)
     if not all(each[4] for each in told):  # a handle of MPI may be used again, on some ranks only
         _groups[key] = Group(_of_torch(members) if of_torch else _of_mpi(world, sorted(ranks)))
     return _groups[key]
+
+
+def _gathered(own: Any, process_group: ProcessGroup, size: int) -> list[Any]:
+    """The objects `own` of the `size` processes of a group of torch. Collective."""
+    import torch.distributed as dist
+
+    found: list[Any] = [None] * size
+    dist.all_gather_object(found, own, group=process_group)
+    return found
 
 
 def outlive(model: Any) -> None:

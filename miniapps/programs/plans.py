@@ -42,6 +42,7 @@ class Plans:
         self.comm, self.check, self.replay = comm, check, replay
         self.observer: Observer | None = None
         self.warned = False  # whether LayoutWarning was given
+        self.compared = False  # whether the kinds of the ranks were compared
         self.kept: OrderedDict[Place, Reducer] = OrderedDict()
         self.under_way: list[Pending] = []  # in the order of their start
         self._own: MPI.Intracomm | None = None

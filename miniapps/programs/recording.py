@@ -21,10 +21,11 @@ from miniapps.errors import RunError, UsageError
 from miniapps.programs import handles
 from miniapps.programs.buffers import numbers
 from miniapps.programs.communicator import Communicator
+from miniapps.programs.unequal import warn_of_kinds
 from miniapps.runner import outcome, together
 from miniapps.runner.traced import traced
 from miniapps.runner.watch import Watch
-from miniapps.system import environment
+from miniapps.system import environment, kinds
 from miniapps.system.device import host
 from miniapps.system.place import Place, directory
 from miniapps.system.scope import HANDLES
@@ -153,9 +154,14 @@ class Recording:
         if isinstance(self._attributes, str):
             raise UsageError(self._attributes)
         self._place: Place = together.open_place(comm, self._out)
+        self._kinds = kinds.of_ranks(comm, kinds.here(), self._guarantee)
+        promised = (
+            "" if self._guarantee == "none" else f"guarantee {self._guarantee!r} promises nothing for them"
+        )
+        warn_of_kinds("fpna.record", self._kinds, comm.rank, promised)
         self._clocks = Clocks(comm)
         self._offset, _ = self._clocks.offset()
-        own = self._attributes["environment"] | environment.own(0, "cpu")
+        own = self._attributes["environment"] | environment.own(0, "cpu") | kinds.recorded(self._kinds)
         attributes = {"rank": comm.rank, "environment": own, "clock_offset_ns": self._offset}
         file = self._out / rank_file(comm.rank)
         try:
@@ -299,6 +305,7 @@ class Recording:
         result = self._attributes | {
             "status": "done", "exit_code": 0, "run": str(self._out), "size": comm.size, "fom": {}, "checks": [],
             "fingerprints": [], "reductions": self._reductions, "wall_s": wall,
+            "kinds": [kind.json() for kind in self._kinds],
         }  # fmt: skip
         lost, seals = together.close_trace(comm, tracer, (later - self._offset) / wall, result)
         gathered = comm.gather(seals)

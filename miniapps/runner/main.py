@@ -249,8 +249,10 @@ def _kinds(app: App, comm: Any, launch: Launch, log: Any) -> tuple[kinds.Kind, .
     guarantee = launch.options.guarantee
     apart = kinds.of_ranks(comm, kinds.here() | stated, guarantee)
     if apart and comm.rank == 0:
-        promising = "processor" in app.serves and guarantee != "none"
-        log.warning("%s", kinds.sentence(apart, guarantee, ("--processor any",) if promising else ()))
+        promised = guarantee != "none"
+        promise = f"--guarantee {guarantee} promises nothing for them" if promised else ""
+        instead = ("--processor any",) if promised and "processor" in app.serves else ()
+        log.warning("%s", kinds.sentence(apart, promise, instead))
     return apart
 
 

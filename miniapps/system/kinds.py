@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,20 +83,26 @@ def here() -> dict[str, str]:
     )
 
 
-def digest(own: Mapping[str, str], guarantee: str) -> bytes:
-    """8 bytes that are equal on ranks of one kind, as `guarantee` defines it."""
-    text = repr(sorted(_counting(own, guarantee).items()))
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+def counting(own: Mapping[str, str], guarantee: str) -> dict[str, str]:
+    """The entries of `own`, of `here`, that are equal on ranks of one kind, as `guarantee` defines it."""
+    return scoped(own, WITHOUT if guarantee == "none" else guarantee)
+
+
+def digest(own: Mapping[str, str]) -> bytes:
+    """8 bytes that are equal for equal entries."""
+    return hashlib.blake2b(repr(sorted(own.items())).encode(), digest_size=8).digest()
 
 
 def of_ranks(comm: Any, own: Mapping[str, str], guarantee: str) -> tuple[Kind, ...]:
     """The kinds of the ranks of `comm`, the kind of rank 0 first; empty if all are equal. `own`: of `here`. Collective:
-    one gather of 8 bytes, and two more messages if ranks differ."""
-    if len(set(comm.allgather(digest(own, guarantee)))) < 2:
-        return ()
-    gathered = comm.gather(_counting(own, guarantee))
-    kinds: tuple[Kind, ...] = comm.bcast(grouped(gathered) if comm.rank == 0 else None)
-    return kinds
+    one gather of 8 bytes, and another one of all entries if they differ."""
+    own = counting(own, guarantee)
+    return among(comm.allgather(digest(own)), lambda: comm.allgather(own))
+
+
+def among(digests: Iterable[bytes], gathered: Callable[[], Sequence[Mapping[str, str]]]) -> tuple[Kind, ...]:
+    """The kinds of ranks with these digests; `gathered()` returns the entries of all ranks if digests differ."""
+    return grouped(gathered()) if len(set(digests)) > 1 else ()
 
 
 def grouped(ranks: Sequence[Mapping[str, str]]) -> tuple[Kind, ...]:
@@ -118,16 +124,19 @@ def recorded(kinds: Sequence[Kind]) -> dict[str, Any]:
     return {"kinds": [kind.json() for kind in kinds]} if kinds else {}
 
 
-def sentence(kinds: Sequence[Kind], guarantee: str, instead: Iterable[str] = ()) -> str:
-    """One line on `kinds`: the layers, the ranks, and settings that make the ranks equal, or what to do `instead`."""
-    whose = ", ".join(layers(kinds))
+def sentence(kinds: Sequence[Kind], promised: str = "", instead: Iterable[str] = ()) -> str:
+    """One line on `kinds`: the layers, the ranks, and settings that make the ranks equal, or what to do `instead`.
+    `promised`: what a guarantee means for them."""
     shown = [f"{_ranks(kind)}: {described(kind, kinds)}" for kind in kinds[:FEW]]
     shown += [f"and {len(kinds) - FEW} more kinds"] if len(kinds) > FEW else []
-    promised = f", and --guarantee {guarantee} promises nothing for them" if guarantee != "none" else ""
+    differ = [
+        f"may compute other bits from the same data ({', '.join(layers(kinds))})",
+        *filter(None, [promised]),
+    ]
     remedy = " or ".join([" ".join(remedies(kinds)), *instead])
     return (
-        f"ranks of {len(kinds)} kinds, which may compute other bits from the same data ({whose}){promised}: "
-        f"{'; '.join(shown)}. To make them equal, on all ranks: {remedy}"
+        f"ranks of {len(kinds)} kinds: they {', and '.join(differ)}. {_sentence('; '.join(shown))}. "
+        f"To make them equal, on all ranks: {remedy}"
     )
 
 
@@ -199,10 +208,6 @@ def described(kind: Kind, kinds: Sequence[Kind]) -> str:
     return _few(parts, 2 * FEW)
 
 
-def _counting(own: Mapping[str, str], guarantee: str) -> dict[str, str]:
-    return scoped(own, WITHOUT if guarantee == "none" else guarantee)
-
-
 def _flags(kinds: Sequence[Kind], how: Any) -> set[str]:
     flags: set[str] = how(*(set(kind.entries.get(FLAGS, "").split()) for kind in kinds))
     return flags
@@ -212,6 +217,10 @@ def _name(key: str) -> str:
     last = key.partition(".")[2] or key
     return {"numpy": "NumPy's loops", "libc": "C library", "openblas_numpy": "OpenBLAS"}.get(last, last) \
         if key.startswith("arithmetic.") else last  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _ranks(kind: Kind) -> str:

@@ -31,9 +31,9 @@ def test_this_process_states_its_processor_versions_and_settings(monkeypatch):
     own = kinds.here()
     assert own["processor.flags"] == environment.processor().flags and own["variables.MKL_CBWR"] == "AVX2"
     assert {"processor.vendor", "python", "packages.numpy", "arithmetic.libc", "arithmetic.numpy"} <= set(own)
-    assert kinds.digest(own, "layout") == kinds.digest(kinds.here(), "layout")
+    assert kinds.digest(own) == kinds.digest(kinds.here())
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    assert kinds.digest(own, "layout") != kinds.digest(kinds.here(), "layout")
+    assert kinds.digest(own) != kinds.digest(kinds.here())
 
 
 def test_the_processor_has_the_flags_of_proc_cpuinfo():
@@ -51,20 +51,22 @@ def test_the_processor_has_the_flags_of_proc_cpuinfo():
 def test_equal_ranks_are_of_one_kind_and_entries_that_decide_no_bit_do_not_count():
     assert of(rank(), rank(), rank()) == ()
     ours, other = rank(**{"variables.OMP_NUM_THREADS": "1"}), rank(**{"variables.OMP_NUM_THREADS": "2"})
-    assert kinds.digest(ours, "layout") == kinds.digest(other, "layout")
-    assert kinds.digest(ours, "run") != kinds.digest(other, "run")  # its scope has threads
-    assert kinds.digest(ours | {"node": "a"}, "layout") == kinds.digest(ours | {"node": "b"}, "layout")
+    assert kinds.counting(ours, "layout") == kinds.counting(other, "layout") == rank()
+    assert kinds.counting(ours, "run") != kinds.counting(other, "run")  # its scope has threads
+    assert kinds.counting(ours | {"node": "a"}, "none") == rank()
 
 
 def test_settings_of_two_ranks_are_named_with_their_ranks_and_one_value_for_all():
     found = of(rank(), rank(), rank(**{"variables.ATEN_CPU_CAPABILITY": "default"}), rank())
     assert [kind.ranks for kind in found] == [(0, 1, 3), (2,)]
     assert kinds.layers(found) == ["ATen"] and kinds.remedies(found) == ["ATEN_CPU_CAPABILITY=default"]
-    text = kinds.sentence(found, "layout", ("--processor any",))
-    assert "ranks of 2 kinds" in text and "(ATen), and --guarantee layout promises nothing" in text
-    assert "ranks 0-1, 3: ATEN_CPU_CAPABILITY not set; rank 2: ATEN_CPU_CAPABILITY=default." in text
+    text = kinds.sentence(found, "no guarantee covers them", ("--processor any",))
+    assert text.startswith(
+        "ranks of 2 kinds: they may compute other bits from the same data (ATen), and no guarantee"
+    )
+    assert "Ranks 0-1, 3: ATEN_CPU_CAPABILITY not set; rank 2: ATEN_CPU_CAPABILITY=default." in text
     assert text.endswith("on all ranks: ATEN_CPU_CAPABILITY=default or --processor any") and "\n" not in text
-    assert "--guarantee" not in kinds.sentence(found, "none")
+    assert "(ATen). Ranks" in kinds.sentence(found)
     assert found[1].json() == {"ranks": "2", "entries": {"variables.ATEN_CPU_CAPABILITY": "default"}}
 
 
@@ -77,14 +79,14 @@ def test_settings_of_two_ranks_are_named_with_their_ranks_and_one_value_for_all(
 def test_processors_are_held_to_the_sets_that_all_have(flags, held):
     found = of(*[rank()] * 32, *[rank(flags)] * 32)
     assert sorted(kinds.remedies(found)) == held
-    lacking = "ranks 0-31: x86-64-v4 (without avx512_vnni); ranks 32-63: x86-64-v4."
-    assert (lacking in kinds.sentence(found, "layout")) == ("vnni" in flags)
+    lacking = "Ranks 0-31: x86-64-v4 (without avx512_vnni); ranks 32-63: x86-64-v4."
+    assert (lacking in kinds.sentence(found)) == ("vnni" in flags)
 
 
 def test_sets_that_a_processor_lacks_are_counted():
-    text = kinds.sentence(of(rank(), rank(V3)), "run")
+    text = kinds.sentence(of(rank(), rank(V3)))
     assert (
-        "rank 0: x86-64-v4; rank 1: x86-64-v3 (without avx512bw, avx512cd, avx512dq, avx512f and 1 more)"
+        "Rank 0: x86-64-v4; rank 1: x86-64-v3 (without avx512bw, avx512cd, avx512dq, avx512f and 1 more)"
         in text
     )
 
@@ -92,7 +94,7 @@ def test_sets_that_a_processor_lacks_are_counted():
 def test_processors_of_two_makers_with_equal_sets_differ_for_mkl_alone():
     found = of(rank(), rank(vendor="AuthenticAMD", family="25"))
     assert kinds.layers(found) == ["MKL"] and kinds.remedies(found) == ["MKL_CBWR=COMPATIBLE"]
-    assert "rank 1: vendor AuthenticAMD, family 25" in kinds.sentence(found, "layout")
+    assert "rank 1: vendor AuthenticAMD, family 25" in kinds.sentence(found)
 
 
 def test_libraries_that_chose_other_kernels_and_other_versions_are_told():
@@ -107,7 +109,7 @@ def test_libraries_that_chose_other_kernels_and_other_versions_are_told():
 
 def test_many_kinds_stay_one_line():
     found = of(*(rank(**{"variables.MKL_CBWR": str(n)}) for n in range(40)))
-    text = kinds.sentence(found, "layout")
+    text = kinds.sentence(found)
     assert len(found) == 40 and "and 36 more kinds" in text and len(text) < 500
     assert kinds.short(found) == "40 kinds: rank 0; rank 1; rank 2; rank 3; and 36 more"
 

@@ -77,7 +77,12 @@ try:
 except fpna.ChoiceError as error:
     reason: str = str(error)
 assert_type(fpna.__version__, str)
-wrong: list[Exception | type[Exception]] = [fpna.NotATree("no tree"), fpna.LayoutWarning, fpna.HandleWarning]
+wrong: list[Exception | type[Exception]] = [
+    fpna.NotATree("no tree"),
+    fpna.LayoutWarning,
+    fpna.HandleWarning,
+    fpna.KindsWarning,
+]
 
 # What is wrong is an error: `warn_unused_ignores` tells where one is not seen.
 fpna.wrap(MPI.COMM_WORLD, "layout", ordring="ring")  # type: ignore[call-arg]
