@@ -43,6 +43,7 @@ READ = (
     "miniapps/verify",
     "miniapps/cause",
     "miniapps/cost",
+    "miniapps/cpus",
     "miniapps/tryout",
     "miniapps/system",
     "benchmarks",

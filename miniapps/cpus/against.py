@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from miniapps.cpus.experiment import DIFFERS, EQUAL, HERE, Found
-from miniapps.untrusted import Refused, records
+from miniapps.errors import UsageError
+from miniapps.untrusted import Refused, read_bytes, records
 from miniapps.untrusted.text import printable
 
 
@@ -40,8 +41,12 @@ class Answer(msgspec.Struct):
 
 
 def read(path: Path) -> Answer:
-    """Reads what `fpna cpus --json` printed. Raises Refused, and OSError if the file cannot be read."""
-    answer = records.read_json(path, Answer)
+    """Reads what `fpna cpus --json` printed. Raises Refused and UsageError."""
+    shown = printable(str(path))
+    try:
+        answer = records.decode(read_bytes(path, records.MOST, links=True), Answer, shown)
+    except OSError as error:
+        raise UsageError(f"--against {shown}: {error.strerror}; give what fpna cpus --json printed") from None
     if answer.command != "cpus":
         raise Refused(
             f"{printable(str(path))}: is of `fpna {printable(answer.command)}`; give one of fpna cpus --json"

@@ -129,7 +129,14 @@ def table(found: Found) -> list[str]:
     cells = [("layer", "held to", "it chose", "result")]
     for row in [*found.rows, *found.emulated]:
         layer = row.layer or "all of them"
-        cells.append((layer, row.level, _short(asking.shown(row.layer, row.chose)), _result(row)))
+        cells.append(
+            (
+                layer,
+                row.level,
+                _short(asking.shown(row.layer, row.chose, found.chose.get(row.layer, ""))),
+                _result(row),
+            )
+        )
     widths = [max(len(line[i]) for line in cells) for i in range(3)]
     return ["  ".join([*(word.ljust(width) for word, width in zip(line, widths, strict=False)), line[3]]).rstrip()
             for line in cells]  # fmt: skip

@@ -172,6 +172,11 @@ def same(one: Answers, other: Answers, layers: Iterable[str]) -> dict[str, bool]
     return {layer: one.of(layer) == other.of(layer) for layer in layers}
 
 
-def shown(layer: str, answer: str) -> str:
-    """An answer in short: libm's, a list of places of functions, as their count."""
-    return f"{len(answer.split())} functions asked" if layer in (LIBM, LIBMVEC) else answer
+def shown(layer: str, answer: str, usual: str) -> str:
+    """An answer in short: that of the C library, a list of places of functions, by how many lie elsewhere than in the
+    `usual` answer."""
+    if layer not in (LIBM, LIBMVEC) or not answer:
+        return answer
+    functions = answer.split()
+    other = len(set(functions) - set(usual.split()))
+    return f"other code for {other} of {len(functions)}"

@@ -30,7 +30,7 @@ EPILOG = f"""\
 examples:
   fpna cpus -- ./app input.txt
   fpna cpus -- python script.py
-  fpna cpus -- mpirun -n 4 ./app                     what is printed and written is compared
+  fpna cpus -- mpirun -n 4 ./app                     output and files are compared
   fpna cpus -- mpirun -n 4 fpna run --out {OWN} -- ./app    all messages are compared, too
   fpna cpus --emulate -- ./app                       also under qemu, as on {", ".join(MODELS)}
 
@@ -52,7 +52,7 @@ DOCUMENTS = {
             asking | list of text | other files that ask the processor itself
             held | object? | settings that hold the program to one result: `variables`, the hash `result`, `holds`,
               `difference`, and `cost`, the ratio of processor times
-            result | text | a hash of what is compared, of the ordinary launches
+            result | text | a hash of the compared content of an ordinary launch
             processor instructions | text
             against | text? | the comparison with another machine's answer
             left_out | object | lines with times that are not compared, by output or file

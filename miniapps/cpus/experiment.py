@@ -80,7 +80,7 @@ class Found:
 
 QEMU_ROW = "qemu"  # the layer of rows of emulated processors
 SAME = "this processor chooses the same"
-SHORT_S = 0.2  # of processor time: no cost is told of a shorter program
+SHORT_S = 0.2  # of processor time: a shorter program has no measured cost
 
 
 class _Laboratory:
@@ -191,7 +191,7 @@ def experiment(
             found.rows.append(Row(layer, level, held, "", NEWER, why="this processor lacks its instructions"))
         elif not held:
             found.rows.append(Row(layer, level, held, "", HERE, why=SAME))
-        elif same := next((row for row in found.rows if row.variables == held), None):  # one layer alone
+        elif not layer and (same := next((row for row in found.rows if row.variables == held), None)):
             found.rows.append(replace(same, layer=layer, level=level, chose=""))
         else:
             found.rows.append(lab.row(layer, level, held, host))

@@ -18,7 +18,7 @@ from miniapps.errors import UsageError
 from miniapps.launching import cpu_of_children, end_of, ended
 from miniapps.untrusted.text import printable
 
-OWN = "{out}"  # in a command: the directory in which a launch writes what is compared
+OWN = "{out}"  # in a command: the directory in which a launch writes the files to compare
 COPY, EMPTY, HERE = "copy", "empty", "here"
 DIRECTORIES = {
     COPY: "a copy of the current directory", EMPTY: "an empty directory", HERE: "the current directory"
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def records_itself(self) -> bool:
-        """Whether the command names the directory in which it writes what is compared."""
+        """Whether the command names the directory of the files to compare."""
         return any(OWN in word for word in self.command)
 
 
@@ -118,7 +118,7 @@ def launch(plan: Plan, folder: Path, held: Mapping[str, str], emulator: Emulator
         said = end_of(errors)
     if plan.records_itself:
         where, written = own, _files(own)
-        (folder / "printed").write_bytes(b"")  # what is compared is in {out}
+        (folder / "printed").write_bytes(b"")  # only the content of {out} is compared
     else:
         written = [] if before is None else _changed(where, before)
     outcome = Outcome(code, wall, cpu, folder / "printed", where, written)
@@ -137,7 +137,7 @@ def require_copyable(directory: Path) -> None:
                 raise UsageError(
                     f"{directory} holds more than {MOST_FILES:,} files or {MOST_BYTES / 2**30:g} GiB, and each launch "
                     "gets a copy of it; go to a smaller directory, or choose --directory empty (give paths from /) or "
-                    "--directory here (only what is printed is compared)"
+                    "--directory here (only the output is compared)"
                 )
 
 

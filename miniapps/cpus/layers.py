@@ -14,18 +14,8 @@ LIBM, LIBMVEC, OPENBLAS, BLIS, MKL, ATEN, ONEDNN, NUMPY = (
 )  # fmt: skip
 TUNABLES, NPY = "GLIBC_TUNABLES", "NPY_DISABLE_CPU_FEATURES"
 HWCAPS = "glibc.cpu.hwcaps"
-# Names of instructions in GLIBC_TUNABLES; glibc ignores those that its version does not know.
-AVX512 = (
-    "AVX512F",
-    "AVX512BW",
-    "AVX512CD",
-    "AVX512DQ",
-    "AVX512VL",
-    "AVX512IFMA",
-    "AVX512VBMI",
-    "AVX512_VNNI",
-)
-AVX2 = ("AVX2", "FMA", "FMA4", "AVX", "BMI1", "BMI2", "F16C")
+# Instructions by which libm and libmvec choose, by their names in GLIBC_TUNABLES.
+AVX512, AVX2 = ("AVX512F", "AVX512DQ"), ("AVX2", "FMA", "FMA4")
 V3, LEAST = "x86-64-v3", "x86-64-v2"  # levels of libm, and of NumPy's loops
 
 

@@ -40,7 +40,7 @@ CLOCK = re.compile(
     r"\bpid\b|memory|rss|\d\d:\d\d",
     re.IGNORECASE,
 )
-EXACT_DIGITS = 16  # significant digits from which a printed number tells its last bits
+EXACT_DIGITS, SINGLE_DIGITS = 16, 8  # digits from which a printed float64, float32 tells its last bits
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,10 @@ def _size(a: str, b: str) -> tuple[float | None, float | None]:
     if not (NUMBER.fullmatch(a) and NUMBER.fullmatch(b)):
         return None, None
     x, y = (float(word.replace("d", "e").replace("D", "e")) for word in (a, b))
-    digits = min(len(re.sub(r"[eEdD].*|[^\d]", "", word).lstrip("0")) for word in (a, b))
-    single = np.float32(x), np.float32(y)
-    pair = single if single[0] == x and single[1] == y else (np.float64(x), np.float64(y))
-    units = float(ulp_distance(*pair)) if digits >= EXACT_DIGITS or pair is single else None
+    digits = max(len(re.sub(r"[eEdD].*|[^\d]", "", word).lstrip("0")) for word in (a, b))
+    single = all(float(np.float32(each)) == each for each in (x, y))
+    kind, enough = (np.float32, SINGLE_DIGITS) if single else (np.float64, EXACT_DIGITS)
+    units = float(ulp_distance(np.array(x, kind), np.array(y, kind))) if digits >= enough else None
     return units, abs(x - y) / abs(x) if x and np.isfinite(x) and np.isfinite(y) else None
 
 

@@ -77,6 +77,10 @@ REASONS = {
     ),
     "the file was opened by `open_regular`, and is read in pieces": (
         "kernels/npy.py:mapped",
+        "miniapps/cpus/dispatch.py:_signs",
+        "miniapps/cpus/launches.py:launch",
+        "miniapps/cpus/outcomes.py:_arrays",
+        "miniapps/cpus/outcomes.py:_of_hdf5",
         "miniapps/programs/building.py:has_recorder",
         "miniapps/programs/elf.py:defines",
         "miniapps/programs/elf.py:functions_at",
