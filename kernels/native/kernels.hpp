@@ -184,6 +184,13 @@ void contract_rowsum(const Array &x, std::int64_t stay, const Array &out, const 
 void contract_attention(const std::vector<Array> &arrays, const std::optional<Array> &mask, const Array &logs, double scale,
                         bool causal, int threads, int level);
 
+// ---- pooling: of images (n, channels, h, w) over 2 x 2, rounded down -------------------------------------------------
+
+// y: the largest element plus the bias of its channel, or zero if that is less; places: its number, 0 to 3, row by row.
+void pool_largest(array<float> x, array<float> biases, array<float> y, array<std::uint8_t> places);
+// x: each slope at its place, zeros elsewhere.
+void pool_spread(array<float> slopes, array<std::uint8_t> places, array<float> x);
+
 // ---- programs of static schedules -------------------------------------------------------------------------------
 
 class StaticProgram {

@@ -89,7 +89,8 @@ def memory(config: Any, options: Any, size: int) -> Need:
     training, model = config.training, models.model(config.model.name)
     parameters = sum(map(prod, HOLDING.tensors(config).values()))
     most = -(-training.blocks // size)
-    rows, samples = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
+    apart = training.calls == "block" and not model.CHAINED
+    rows, samples = (most if training.calls == "block" else 1), training.micro * (1 if apart else most)
     states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # kept by AdaPrec
     return Need(
         TORCH + model.memory(config, max(samples, 250)) + 4 * (8 + states + 3 * rows) * parameters,

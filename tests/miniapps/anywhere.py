@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "gmres": ("solver", [*_BOX, "--method=gmres-mgs", "--right-side=manufactured"]),
     "sums": ("reductions", ["--size=1000", "--arrays=2", "--samples=2", "--variant=exact", "--variant=binned"]),
     "mlp": ("training", ["--data=digits", "--steps=4", "--evaluate-every=2"]),
+    "cnn": ("training", ["--model=cnn", "--data=digits", "--steps=4", "--evaluate-every=2"]),
     "inference": ("inference", ["--data=digits", "--requests=4", "--backend=static"]),
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
+from kernels import _native
 from kernels.allreduce.schedules.block_tree import children
 from miniapps.errors import UsageError
 from miniapps.learning.gradients.buckets import Exchange, cut
@@ -215,25 +216,26 @@ def test_the_gradient_is_that_of_the_loss(name):
         assert np.abs(gradient - exact).max() <= 1e-4 * np.abs(exact).max()
 
 
-def chained(hidden=128, most=160):
+def chained(name="mlp", hidden=128, most=160, channels=3):
     """(Chained with micro-batches of 16, its weights, its shapes) with initial weights."""
-    shapes = models.model("mlp").shapes(Model("mlp", hidden=hidden), 28)
+    shapes = models.model(name).shapes(Model(name, hidden=hidden, channels=channels), 28)
     weights = [aligned(shape, np.float32) for shape in shapes.values()]
     for array, drawn in zip(weights, initial(shapes, 1), strict=True):
         array[...] = drawn
     return Chained(weights, (28, 28), most, 255, 16), weights, shapes
 
 
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_chains_of_a_perceptron_give_the_gradient_of_the_loss(dropout):
+def test_chains_of_a_network_give_the_gradient_of_the_loss(dropout, name):
     """Against torch in double precision."""
-    net, weights, shapes = chained()
+    net, weights, shapes = chained(name)
     images, labels = pictures(48)
     dropped = mask(1, 1, 0, (48, 128), dropout) if dropout else None
     loss, taken = gradients(net, len(shapes), images, labels, dropped)
     tensors = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in weights]
     given = None if dropped is None else torch.tensor(dropped, dtype=torch.float64)
-    logits = models.model("mlp").forward(tensors, torch.tensor(images / 255.0, dtype=torch.float64), given)
+    logits = models.model(name).forward(tensors, torch.tensor(images / 255.0, dtype=torch.float64), given)
     oracle = torch.nn.functional.cross_entropy(
         logits, torch.tensor(labels, dtype=torch.int64), reduction="sum"
     )
@@ -245,9 +247,9 @@ def test_chains_of_a_perceptron_give_the_gradient_of_the_loss(dropout):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("hidden", [128, 13])
-def test_a_call_for_many_micro_batches_has_the_bits_of_separate_calls_added_by_the_tree(count, hidden):
-    net, _, shapes = chained(hidden)
+@pytest.mark.parametrize(("name", "hidden"), [("mlp", 128), ("mlp", 13), ("cnn", 13)])
+def test_a_call_for_many_micro_batches_has_the_bits_of_separate_calls_added_by_the_tree(count, name, hidden):
+    net, _, shapes = chained(name, hidden)
     images, labels = pictures(16 * count)
     dropped = mask(1, 1, 0, (16 * count, hidden), 0.5)
 
@@ -267,6 +269,28 @@ def test_a_call_for_many_micro_batches_has_the_bits_of_separate_calls_added_by_t
     assert losses == [called(k, k + 1)[0][0] for k in range(count)]
     for whole, tensor in zip(together, added((0, count)), strict=True):
         assert (whole + np.float32(0)).tobytes() == (tensor + np.float32(0)).tobytes()
+
+
+@pytest.mark.parametrize("size", [(2, 2), (5, 7), (28, 28), (3, 1000)])
+def test_pooling_takes_the_largest_of_four_and_gives_the_gradient_to_it(size):
+    """Against torch, bit by bit; a NaN is kept, and of equal elements the upper and the left one is taken."""
+    x = np.random.default_rng(1).standard_normal((2, 3, *size), np.float32)
+    biases = np.random.default_rng(2).standard_normal(3, np.float32)
+    y = np.empty((2, 3, size[0] // 2, size[1] // 2), np.float32)
+    places = np.empty(y.shape, np.uint8)
+    _native.pool_largest(x, biases, y, places)
+    given = torch.tensor(x, requires_grad=True)
+    largest = torch.nn.functional.max_pool2d(given, 2)
+    assert torch.equal(torch.relu(largest + torch.tensor(biases)[:, None, None]), torch.tensor(y))
+    slopes = np.random.default_rng(3).standard_normal(y.shape, np.float32)
+    largest.backward(torch.tensor(slopes))
+    back = np.empty_like(x)
+    _native.pool_spread(slopes, places, back)
+    assert np.array_equal(back, given.grad.numpy())
+    x[0, 0, 0, 1] = np.nan
+    x[0, 1, :2, :2] = 1.0
+    _native.pool_largest(x, biases, y, places)
+    assert np.isnan(y[0, 0, 0, 0]) and places[0, 0, 0, 0] == 1 and places[0, 1, 0, 0] == 0
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])

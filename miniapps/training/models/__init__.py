@@ -37,9 +37,9 @@ class ParallelModel(ABC):
     """A model: its weights, data and costs.
 
     `OPTIONS`: a dataclass of its options in section `model`; `DATA`: the data sets that it can learn; `USUAL`: the one
-    in this suite; `CHAINED`: whether its network, called for micro-batches, can also compute several in one call with
-    the bits of separate calls added by the tree of block-tree. `--help` shows the first line of the docstring of a
-    model's class.
+    in this suite; `CHAINED`: whether chains compute its network, called for micro-batches: with the bits of any
+    processor, and several in one call with the bits of separate calls added by the tree of block-tree. `--help` shows
+    the first line of the docstring of a model's class.
     """
 
     OPTIONS: type = Hidden
@@ -105,9 +105,13 @@ class ImageModel(ParallelModel):
         return images.load(config.data.name, config.data.dir, config.seeds.data)
 
     def network(self, config: Any, weights: Sequence[np.ndarray], data: Labelled, most: int) -> Network:
+        edge = EDGE[config.data.name]
+        if self.CHAINED and config.training.calls == "block":
+            from miniapps.learning.gradients.chained import Chained
+
+            return Chained(weights, (edge, edge), most, data.largest, config.training.micro)
         from miniapps.learning.gradients.network import Network
 
-        edge = EDGE[config.data.name]
         return Network(self.forward, weights, (edge, edge), most, data.largest)
 
     def memory(self, config: Any, samples: int) -> int:

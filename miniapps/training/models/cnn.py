@@ -25,6 +25,7 @@ class Convolutions(ImageModel):
     """Two convolutions, one hidden layer."""
 
     OPTIONS = Options
+    CHAINED = True
 
     def shapes(self, sizes, edge: int) -> Shapes:
         first, second = sizes.channels, 2 * sizes.channels

@@ -25,14 +25,6 @@ class Perceptron(ImageModel):
         x = relu(linear(x, w2, b2))
         return linear(x if mask is None else x * mask, w3, b3)
 
-    def network(self, config, weights, data, most: int):
-        if config.training.calls != "block":
-            return super().network(config, weights, data, most)
-        from miniapps.learning.gradients.chained import Chained
-
-        edge = self.edge(config.data.name)
-        return Chained(weights, (edge, edge), most, data.largest, config.training.micro)
-
     def activations(self, sizes, edge: int) -> int:
         return 4 * sizes.hidden
 
