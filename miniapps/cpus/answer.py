@@ -93,9 +93,7 @@ def _differs(found: Found, certain: list[Row]) -> str:
     if kinds:
         text += f" on processors such as {_listed(kinds)}"
     if by_layer:
-        text += (
-            f", through {_listed(f'{layer} (as of {_listed(levels)})' for layer, levels in by_layer.items())}"
-        )
+        text += f", through {_listed(f'{layer} ({_listed(levels)})' for layer, levels in by_layer.items())}"
     elif not kinds:
         text += f" under qemu as {_listed(row.level for row in certain)}, through code that no setting holds"
     else:
