@@ -40,6 +40,7 @@ MEANING = {
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # a group has the first of these that one of its cells has
 WORST_FIRST = (FAILED, BROKEN, INCOMPARABLE, OUTSIDE, DIFFERS, HOLDS, SAME, UNTESTED)
+KINDS = '"kinds": "'  # in the environment of a run whose ranks are of several kinds (`miniapps.system.kinds`)
 FAILURES = ("check failed", "failed")  # notes on runs that make a group FAILED
 RANKS = "number of ranks"  # a cause of differences between rank counts only
 DAMAGED = (
@@ -327,7 +328,7 @@ def by_weight(groups: Iterable[Group]) -> list[Group]:
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
     """Clauses on the limits of the verdict: groups with runs that lack records, attempts that were repeated, runs that
-    were left out, runs with damaged files, and runs whose ranks contradict each other."""
+    were left out, runs with damaged files, runs whose ranks are of several kinds or contradict each other."""
     sentences = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
         sentences.append(f"{counted(lacking, 'group')} with runs that lack records")
@@ -341,6 +342,9 @@ def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
         sentences.append(f"{counted(len(damaged), 'run')} with damaged or missing files")
     if disagree := excluded[excluded["what"] == "ranks disagree"]["run"].nunique():
         sentences.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
+    unlike = frames.runs["run"][frames.runs["environment"].str.contains(KINDS, regex=False)].nunique()
+    if unlike:
+        sentences.append(f"{counted(unlike, 'run')} with ranks of several kinds")
     return sentences
 
 

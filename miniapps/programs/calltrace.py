@@ -54,6 +54,7 @@ from miniapps.programs.rawlog import (
     RawLog,
 )
 from miniapps.system import environment
+from miniapps.system.kinds import recorded
 from miniapps.trace.commits import Hasher, table_digest
 from miniapps.trace.head import problem_hash
 from miniapps.trace.reader import RankTrace, read
@@ -383,6 +384,7 @@ class LogTrace:
             "allocation_id": environment.allocation_id(),
             "started": log.started,
             "environment": environment.own(0, "cpu")
+            | recorded(log.kinds)
             | {
                 "command": shlex.join(log.command),
                 "mpi": environment.library_name(log.library),

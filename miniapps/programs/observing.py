@@ -28,7 +28,7 @@ from miniapps.programs.building import build, has_recorder, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_order
-from miniapps.system import environment
+from miniapps.system import environment, kinds
 from miniapps.system.place import directory
 from miniapps.system.world import parsed
 from miniapps.trace import TraceError
@@ -109,7 +109,13 @@ def _settings(
     options: argparse.Namespace, command: list[str], rank: int, size: int, stack: contextlib.ExitStack
 ) -> dict[str, str]:
     """The environment variables for the preloaded library; rank 0 also creates the directory of the run."""
-    env = {"FPNA_OBSERVE": "rank 0 says where", "FPNA_SUMS": SUMS[options.guarantee]}
+    env = {
+        "FPNA_OBSERVE": "rank 0 says where",
+        "FPNA_SUMS": SUMS[options.guarantee],
+        "FPNA_SETTINGS": " ".join(environment.SETTINGS + environment.THREADS),
+    }
+    if options.quiet:
+        env["FPNA_OBSERVE_QUIET"] = "1"
     if launched := environment.launched():
         env |= {
             "FPNA_LAUNCHER": launched.name,
@@ -255,7 +261,8 @@ def observe(
         except (OSError, Refused) as error:
             tell(f"fpna run: {_kept(path, error)}, then run: fpna run --recover {path.parent}", sys.stderr)
             return code or FAILED
-        for sentence in coverage.sentences(log, lacking) if log.rank == 0 and not quiet else ():
+        told = coverage.sentences(log, lacking) + ([kinds.sentence(log.kinds)] if log.kinds else [])
+        for sentence in told if log.rank == 0 and not quiet else ():
             tell(f"fpna run: {sentence}", sys.stderr)
         if verbose:
             tell(

@@ -20,6 +20,7 @@ import xxhash
 from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
 from miniapps.programs.places import Place, Places, is_interface
+from miniapps.system.kinds import Kind, grouped
 from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes
 from miniapps.untrusted.text import printable, whole
@@ -112,6 +113,7 @@ class RawLog:
     files         the names by which the program opened files, by the number `peer` of records
     unseen        number of calls that were counted and not recorded, by function; `unseen_of_all`: on all ranks, which
                   rank 0 has at the end
+    by_rank       what decides the bits of libraries on each rank, on rank 0 and if ranks differ in it
     python_sites  places at which mpi4py added Python objects
     here          whether this user wrote this file, so that the files that it names are those of the program; for a
                   copy, none of them is read
@@ -132,6 +134,7 @@ class RawLog:
     files: dict[int, str] = field(default_factory=dict)
     neighbours: dict[int, Neighbours] = field(default_factory=dict)
     counted: list[str] = field(default_factory=list)
+    by_rank: dict[int, dict[str, str]] = field(default_factory=dict)
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
     unseen_of_all: dict[str, int] = field(default_factory=dict)
@@ -154,6 +157,13 @@ class RawLog:
             known = place is not None and not any(is_interface(file) for file, _ in place.functions)
             name = f"{USER} {words[site]}" if known else USER
             self.operations[number] = name if commutes else f"{name}, not commutative"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the ranks, which rank 0 knows; empty if all are equal."""
+        if sorted(self.by_rank) != list(range(self.size)):
+            return ()
+        return grouped([self.by_rank[rank] for rank in range(self.size)])
 
     def python_sums(self) -> list[str]:
         """The places at which mpi4py added Python objects, in words."""
@@ -373,6 +383,9 @@ def _take(line: bytes, log: RawLog, where: str) -> None:
             log.neighbours[number] = Neighbours(_ranks(sources), _ranks(targets))
         case {"python_sum": int(site)}:
             log.python_sites.add(site)
+        case {"kind": dict(entries), "ranks": list(ranks)}:
+            own = {str(key): str(value)[:LONGEST] for key, value in entries.items()}
+            log.by_rank |= dict.fromkeys(_ranks(ranks), own)
         case {"counted": list(names)}:
             log.counted = list(map(str, names))
         case {"op": int(number)}:

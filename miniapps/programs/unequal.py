@@ -19,7 +19,7 @@ class KindsWarning(UserWarning):
 
 
 def warn_of_kinds(who: str, apart: Sequence[Kind], rank: int, promised: str = "") -> None:
-    """Warn on rank 0 of the kinds `apart`, unless it was told of them. `who`: the name of the called function;
+    """Warn on rank 0 of the kinds `apart`, once for each set of kinds. `who`: the name of the called function;
     `promised`: what its guarantee means for them."""
     if not apart or rank or (ranks := sentence(apart)) in _told:
         return

@@ -217,7 +217,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
             "sentences": outcome.sentences(outcomes),
-            "holds_over": holds_over(flatten(own), options.guarantee),
+            "holds_over": "" if apart else holds_over(flatten(own), options.guarantee),
             "chain": [asdict(mark) for mark in ctx.heads.marks],
             "reductions": ctx.reductions,
             "kinds": [kind.json() for kind in apart],

@@ -8,6 +8,7 @@
 
 #include "completions.hpp"
 #include "files.hpp"
+#include "kinds.hpp"
 #include "later.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
@@ -54,7 +55,7 @@ inline std::string of_rank_0(const char *name) {
 }
 
 // Opens the log of this rank; prints a message and returns false if it fails.
-inline bool open_log(const std::string &folder, const std::string &told, int rank) {
+inline bool open_log(const std::string &folder, const std::string &told, int rank, const std::vector<std::string> &kinds) {
     char name[32], library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     std::snprintf(name, sizeof name, "/raw-%05d", rank);
     const std::string path = folder + name;
@@ -66,6 +67,7 @@ inline bool open_log(const std::string &folder, const std::string &told, int ran
     texts.line(told);
     texts.line("{\"library\": " + quoted(library) + "}");
     texts.line(std::string("{\"counted\": ") + counted_names() + "}");
+    for (const std::string &kind : kinds) texts.line(kind);
     recorded.header()->texts = texts.state();
     return true;
 }
@@ -96,7 +98,7 @@ inline void start() {
     PMPI_Comm_dup(MPI_COMM_SELF, &own_comm);
     PMPI_Comm_set_errhandler(own_comm, MPI_ERRORS_RETURN);
     const std::int64_t offset = clock_offset(rank);
-    if (open_log(folder, told, rank)) recorded.begin(rank, world_size, offset);
+    if (open_log(folder, told, rank, compare_kinds(rank, world_size))) recorded.begin(rank, world_size, offset);
     known(MPI_COMM_WORLD);
     main_thread = true;
     threads = level == MPI_THREAD_MULTIPLE;
