@@ -187,6 +187,7 @@ WHAT = {
     "position": "with the position in the batch",
     "address": "with the address of the inputs",
     "process": "from process to process",
+    "cpu": "with the code that libraries choose by the processor",
 }
 CONDITION = {
     "runs": "threads = {}",
@@ -194,6 +195,7 @@ CONDITION = {
     "position": "the sample at place {}",
     "address": "inputs {} bytes beyond a multiple of 64",
     "process": "fresh process {}",
+    "cpu": "{}",
 }
 
 
@@ -207,6 +209,8 @@ def _sentence(
         return f"no difference {what}: {seen['trials']} trials, so p < {seen['bound']:.2g} at 95 %"
     text = f"differs {what}: {seen['distinct']} results of {seen['trials']} trials{_size(change, seen)}"
     by = seen.get("by") or {}
+    if change == "cpu":
+        return f"{text}; with {_listed([level for level, distinct in by.items() if distinct > 1], 'and')}"
     if by.get("1", 1) > 1:
         held = f"each pool ({', '.join(pools)})" if len(pools) > 1 else "torch's pool"
         return (

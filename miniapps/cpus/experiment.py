@@ -6,15 +6,18 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from miniapps.cpus import asking, dispatch, launches
+from miniapps.cpus.asking import Answers
 from miniapps.cpus.launches import Emulator, Launch, Plan
 from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together
 from miniapps.cpus.outcomes import Difference, Unrepeated, digest, first_difference, unrepeated
 from miniapps.errors import UsageError
+from miniapps.launching import TIMEOUT_S
 from miniapps.system.environment import instructions
 
 EQUAL, DIFFERS = "equal", "differs"
@@ -172,9 +175,7 @@ def experiment(
         return found
     lab.clocks = found.differing.clocks
     found.result = lab.result(lab.first)
-    settings = {layer.name: layer.levels for layer in LAYERS if layer.name in found.layers}
-    if NUMPY in settings:
-        settings[NUMPY] = numpy_levels(asking.dispatched(answers))
+    settings = _settings(answers)
     lab.expected = 7 + sum(map(len, settings.values())) + len(PROCESSORS) + 2 * len(models)
     asked: list[tuple[str, str, Mapping[str, str], int]] = [
         (layer, level, held, NEEDS.get(level, 2))
@@ -206,6 +207,30 @@ def experiment(
         found.differing.others.append(unsteady)
     found.launches = lab.count
     return found
+
+
+def effective(command: tuple[str, ...]) -> list[tuple[str, str, Mapping[str, str]]]:
+    """(layer, level, variables) of each setting that makes a library of a program choose other code on this processor;
+    `command` starts a program that loads the libraries. Raises UsageError."""
+    with tempfile.TemporaryDirectory(prefix="fpna-cpus-", ignore_cleanup_errors=True) as scratch:
+        plan = Plan(command, launches.EMPTY, None, TIMEOUT_S, asking.library())
+        lab = _Laboratory(plan, Path(scratch), (), lambda done, text: None)
+        host, found = LEVELS.get(instructions(), 2), []
+        for layer, levels in _settings(lab.first.answers).items():
+            for level, held in levels.items():
+                if NEEDS.get(level, 2) <= host:
+                    launched = lab.launch(level, held)
+                    if not _ignored(layer, held, lab.first, launched, host, level):
+                        found.append((layer, level, held))
+    return found
+
+
+def _settings(answers: Answers) -> dict[str, Mapping[str, Mapping[str, str]]]:
+    """The levels of each loaded layer, by the variables that hold it to them."""
+    settings = {layer.name: layer.levels for layer in LAYERS if layer.name in answers.layers}
+    if NUMPY in settings:
+        settings[NUMPY] = numpy_levels(asking.dispatched(answers))
+    return settings
 
 
 def _held(

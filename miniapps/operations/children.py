@@ -7,8 +7,10 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from miniapps.cpus.layers import beside
 from miniapps.errors import RunError
 from miniapps.system.environment import without_rank
 from miniapps.system.python import module
@@ -20,9 +22,11 @@ TAIL = 2000  # bytes kept of a child's standard error
 
 
 class Child:
-    """A process that answers requests (`kernels.torchops.worker`). Use it as a context manager; `close` ends it."""
+    """A process that answers requests (`kernels.torchops.worker`), with the environment variables `held` besides those
+    of this process. Use it as a context manager; `close` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Mapping[str, str] | None = None) -> None:
+        self._held = held or {}
         self._process: subprocess.Popen | None = None
         self._log: Any = None
         self._rest = b""  # its output after its last complete line
@@ -71,7 +75,7 @@ class Child:
         self.close()
 
     def _start(self) -> None:
-        environment = without_rank()
+        environment = beside(without_rank(), self._held)
         # Each call sets its number of torch threads; threads that wait must not occupy cores that others need.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from miniapps.runner.config import HUGE, option, section
 
 MOST_RUNS = 100_000
+CPU = "cpu"  # an axis
 
 
 def _operations() -> list[str]:
@@ -53,6 +54,13 @@ class Audit:
         maximum=1000,
         flag="--processes",
         effect="size",
+    )
+    axes: tuple[str, ...] = option(
+        (),
+        help="a further condition to vary; cpu: the code that libraries choose by the processor; fresh processes hold "
+        "each library to older code by its own setting",
+        flag="--axes",
+        choices=lambda: [CPU],
     )
     seconds: float = option(
         60.0,

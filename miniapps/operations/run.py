@@ -7,12 +7,19 @@ import numpy as np
 from kernels import bits
 from kernels.torchops.verdicts import WHAT, differs
 from kernels.torchops.worker import DONE, NOTHING
+from miniapps.cpus.experiment import effective
 from miniapps.layout.owners import shuffled
 from miniapps.operations import certificate
 from miniapps.operations.cases import Chosen, chosen
 from miniapps.operations.children import CRASHED, HUNG, SLOW, Child
+from miniapps.operations.config import CPU
 from miniapps.runner.outcome import Check, Outcome
+from miniapps.system.python import snippet
 from miniapps.trace.schema import COMPUTE
+
+LOADS = tuple(
+    snippet("import numpy, torch; torch.ones(9, 9) @ torch.ones(9, 9)")
+)  # the libraries of the cases
 
 
 def run(ctx) -> Outcome:
@@ -25,6 +32,8 @@ def run(ctx) -> Outcome:
     with Child() as child:
         records = _audited(ctx, child, cases, own, rounds)
         _again(ctx, child, cases, records)
+    if CPU in audit.axes:
+        _over_processors(ctx, cases, records)
     for number, record in records.items():
         _write(ctx, number, record)
     gathered = ctx.comm.gather(records)
@@ -100,6 +109,42 @@ def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, 
             own["not_tried"]["process"] = next(iter(failed[number].values()))
 
 
+def _over_processors(ctx, cases: list[Chosen], records: dict[int, dict[str, Any]]) -> None:
+    """Compare the first call of every case with that in processes whose libraries are held to older code, one layer
+    and level after the other; collective."""
+    levels = ctx.comm.bcast(effective(LOADS) if ctx.rank == 0 else None)
+    done = [number for number, record in records.items() if record["outcome"] == DONE]
+    seen: dict[int, dict[str, str]] = {number: {} for number in done}
+    failed: dict[int, dict[str, str]] = {number: {} for number in done}
+    common = {"what": "digest", "seed": ctx.seed, "device": ctx.options.device}
+    for layer, level, held in levels:
+        with Child(held) as child:
+            for number in done:
+                answer = child.ask(common | cases[number].request, ctx.config.audit.seconds)
+                if answer["outcome"] != DONE:
+                    failed[number][f"{layer} {level}"] = f"{answer['outcome']}: {answer['error']}"
+                elif answer["audit"]["inputs"] != records[number]["audit"]["inputs"]:
+                    failed[number][f"{layer} {level}"] = "inputs(seed) returns other numbers there"
+                else:
+                    seen[number][f"{layer} {level}"] = answer["audit"]["digest"]
+    for number in done:
+        own, found = records[number]["audit"], seen[number]
+        if (own.get("process") or own["runs"])["distinct"] > 1:
+            own["not_tried"][CPU] = "the bits differ from process to process or from run to run already"
+        elif found:
+            distinct = len({own["digest"], *found.values()})
+            own[CPU] = {
+                "trials": 1 + len(found), "distinct": distinct,
+                "bound": None if distinct > 1 else bits.bound(1 + len(found)),
+                "by": {name: 1 + (digest != own["digest"]) for name, digest in found.items()},
+                "failed": failed[number],
+            }  # fmt: skip
+        else:
+            own["not_tried"][CPU] = next(
+                iter(failed[number].values()), "no library could be held to older code"
+            )
+
+
 def _write(ctx, number: int, record: dict[str, Any]) -> None:
     """Write the bits of a case, and the number of distinct results under each change, as the step of its number."""
     ctx.tracer.at(ctx.repeat, number)
@@ -114,7 +159,8 @@ def _write(ctx, number: int, record: dict[str, Any]) -> None:
 
 def _figures(records: list[dict[str, Any]]) -> dict[str, tuple[float, str]]:
     done = [record for record in records if record["outcome"] == DONE]
-    counts = {change: sum(differs(record, change) for record in done) for change in WHAT}
+    tried = [change for change in WHAT if change != CPU or any(CPU in record["audit"] for record in done)]
+    counts = {change: sum(differs(record, change) for record in done) for change in tried}
     return {
         "operations": (len({record["operation"] for record in records}), ""),
         "cases": (len(records), ""),

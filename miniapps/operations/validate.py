@@ -3,7 +3,9 @@
 import importlib.util
 
 from kernels.torchops.source import require
+from miniapps.cpus import asking
 from miniapps.errors import UsageError
+from miniapps.operations.config import CPU
 from miniapps.runner.faults import Targets
 
 
@@ -14,6 +16,8 @@ def validate(config, options, size: int) -> None:
         raise UsageError("operations needs torch, which is not installed: pip install torch")
     if audit.function and audit.operations:
         raise UsageError("--function and --operation are both given: audit one or the other")
+    if CPU in audit.axes:
+        asking.library()
     if audit.function:
         require(audit.function)
     if options.device == "cuda":

@@ -28,10 +28,9 @@ Name = Annotated[str, Meta(max_length=4096)]
 class Change(msgspec.Struct):
     """The results under one changed condition; metrics compare all distinct results with the first.
 
-    `by`: distinct results by number of threads; `alone`: by the one pool whose threads were varied; `failed`:
-    conditions under which a call failed; `skipped`: why parts of the result are not compared; `parts`: those that
-    differ; `hint`: which arguments
-    may have samples too."""
+    `by`: distinct results by number of threads, or by layer and level of code (`cpu`); `alone`: by the one pool whose
+    threads were varied; `failed`: conditions under which a call failed; `skipped`: why parts of the result are not
+    compared; `parts`: those that differ; `hint`: which arguments may have samples too."""
 
     trials: Count
     distinct: Annotated[int, Meta(ge=1, le=2**40)]
@@ -95,6 +94,7 @@ class Audit(msgspec.Struct):
     position: Change | None = None
     address: Change | None = None
     process: Change | None = None
+    cpu: Change | None = None
     pools: dict[Name, list[Count]] = {}
     elsewhere: Elsewhere | None = None
     skipped: dict[Name, str] = {}

@@ -91,6 +91,30 @@ def test_sentences_are_results_on_standard_output_whatever_the_log_says(tmp_path
     assert [line for case in cases for line in in_words(msgspec.to_builtins(case))] == sentences
 
 
+def test_the_axis_cpu_names_the_layer_that_changes_a_function(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "import os, torch\n"
+        "def inputs(seed): return torch.ones(5),\n"
+        "def asks(x): return x + (1 if os.environ.get('ATEN_CPU_CAPABILITY') == 'default' else 0)\n"
+        "def adds(x): return x + 1\n"
+    )
+    levels = [
+        ("ATen", "default", {"ATEN_CPU_CAPABILITY": "default"}),
+        ("MKL", "COMPATIBLE", {"MKL_CBWR": "COMPATIBLE"}),
+    ]
+    monkeypatch.setattr("miniapps.operations.run.effective", lambda command: levels)
+    found = {}
+    for name in ("asks", "adds"):
+        argv = ["--function", f"{tmp_path}/mine.py:{name}", "--axes", "cpu", "--runs", "2", "--processes", "1",
+                "--no-progress", "--out", str(tmp_path / name)]  # fmt: skip
+        assert main(APP, argv, MPI.COMM_SELF) == 0
+        found[name] = read_certificate(tmp_path / name / "certificate.json").cases[0]
+    assert found["asks"].audit.cpu.by == {"ATen default": 2, "MKL COMPATIBLE": 1}
+    assert (found["adds"].audit.cpu.distinct, found["adds"].audit.cpu.trials) == (1, 3)
+    [sentence] = [line for line in in_words(msgspec.to_builtins(found["asks"])) if "by the processor" in line]
+    assert sentence.endswith("2 results of 3 trials; with ATen default")
+
+
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory):
     """The run of a small audit."""
