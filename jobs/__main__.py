@@ -18,7 +18,7 @@ from jobs.plan import Plan, job, plan, report_job
 from jobs.predicted import predictions
 from jobs.runner import Ended, name_allocation, run
 from jobs.script import DESCRIPTION as DESCRIBED
-from jobs.script import render_arguments, render_command, warn
+from jobs.script import render_arguments, render_command, warn, warn_of_site
 from jobs.sites import site
 from jobs.state import FAILED, FINISHED, State, StateError, survey
 from jobs.tables import plan_text, status_text
@@ -107,6 +107,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     )
     subparser.add_argument("--account", help="project to charge")
     subparser.add_argument("--queue", help="partition or queue (the site's default)")
+    subparser.add_argument("--kind", help="kind of nodes, of those of the site (the campaign's; else any)")
     subparser.add_argument("--environment", metavar="DIR", default=_environment(),
                       help="Python environment, a directory with bin/activate (this one)")  # fmt: skip
     subparser.add_argument(
@@ -248,12 +249,12 @@ def submit_campaign(options: argparse.Namespace) -> int:
         account=options.account,
         queue=options.queue,
         environment=options.environment,
+        kind=options.kind,
         retry_failed=options.retry_failed,
     )
     wanted = [first] if options.no_report else [first, report_job(planned, first)]
     where.check(first)
-    if warning := where.account_warning(first):
-        warn(warning)
+    warn_of_site(first, where)
     if not (options.quiet and options.yes):
         say(budget(wanted))
     if not options.yes:

@@ -47,6 +47,7 @@ DOCUMENTS = {
             node_hours | number | at most, in all
             budget_node_hours | number | null without a budget
             within_budget | boolean | it would be submitted
+            mixed_nodes | text | a sentence if jobs may get nodes of several kinds; else empty
         """
         ),
         (
@@ -134,6 +135,7 @@ def plan_document(
         "node_hours": plan.node_hours(),
         "budget_node_hours": budget,
         "within_budget": budget is None or plan.node_hours() <= budget,
+        "mixed_nodes": plan.mixed,
         "allocations": [
             {
                 "allocation": k,

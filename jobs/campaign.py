@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULTS = {"allocations": 1, "repeats": 1, "seeds": [1], "time": "00:20:00", "retries": 1, "threads": 1}
 TOP = ("name", "out", "shuffle", "budget_node_hours", "limit", "defaults", "runs", "sites")
 RUN = ("app", "ranks", "deck", "guarantee", "options", *DEFAULTS)
-SITE = ("account", "queue", "environment", "nodes", "ranks_per_node", "gpus_per_node")
+SITE = ("account", "queue", "environment", "kind", "nodes", "ranks_per_node", "gpus_per_node")
 # {option that a campaign sets itself: the key to write instead}.
 TAKEN = {
     "run.repeats": "repeats",
@@ -58,6 +58,7 @@ class SiteSettings:
     account: str | None = None
     queue: str | None = None
     environment: str | None = None
+    kind: str | None = None  # of nodes
     nodes: int | None = None  # of an allocation; None: as many as the largest task needs
     ranks_per_node: int | None = None
     gpus_per_node: int = 0
@@ -340,8 +341,8 @@ class _Reader:
         for name, table in tables.items():
             place = ("sites", name)
             self.known(table, SITE, place, f"[sites.{name}]")
-            values: dict[str, Any] = {k: self.text_of(table, k, place) for k in SITE[:3] if k in table}
-            for key in SITE[3:]:
+            values: dict[str, Any] = {k: self.text_of(table, k, place) for k in SITE[:4] if k in table}
+            for key in SITE[4:]:
                 if key in table:
                     values[key] = self.count(table, key, place, least=int(key != "gpus_per_node"))
             settings[name] = SiteSettings(**values)

@@ -53,6 +53,7 @@ class Job:
     array: int = 1  # elements, which run one after another: repeats across allocations
     output: str = "."  # directory for the scheduler's output files; it must exist when the job is submitted
     gpus_per_node: int = 0
+    kind: str | None = None  # of the site's kinds of nodes; None: of any kind
 
     def __post_init__(self):
         for field in ("name", "account", "queue"):

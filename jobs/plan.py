@@ -17,7 +17,7 @@ from typing import Any
 
 from jobs import applications
 from jobs.campaign import Campaign, CampaignError, Runs
-from jobs.job import Job
+from jobs.job import Job, JobError
 from jobs.sites import Site
 from jobs.words import cut
 from miniapps.untrusted.regular import Refused
@@ -89,6 +89,7 @@ class Plan:
     nodes: int  # of an allocation
     ranks_per_node: Mapping[int, int]  # by threads per rank
     seconds: tuple[int, ...]  # limit of each allocation
+    mixed: str = ""  # a sentence if jobs may get nodes of several kinds
 
     def of(self, allocation: int) -> list[Task]:
         """The tasks of one allocation."""
@@ -143,14 +144,23 @@ def plan(campaign: Campaign, site: Site | None = None, named: str | None = None)
         shared[task.allocation].append(task)
     for allocation, own in enumerate(shared):
         random.Random(f"{campaign.shuffle} {allocation}").shuffle(own)
+    nodes = settings.nodes or max(-(-task.ranks // per_node[task.threads]) for task in tasks)
+    mixed = None
+    if site is not None:
+        try:
+            site.require_kind(settings.kind)
+        except JobError as error:
+            raise CampaignError(f"{campaign.path}: [sites.{name}]: {error}") from None
+        mixed = site.mixed_nodes(settings.kind, campaign.allocations, nodes)
     return Plan(
         campaign=campaign,
         site=name,
         site_argument=str(Path(named).absolute()) if named and named.endswith(".toml") else name,
         tasks=tuple(task for own in shared for task in own),
-        nodes=settings.nodes or max(-(-task.ranks // per_node[task.threads]) for task in tasks),
+        nodes=nodes,
         ranks_per_node=per_node,
         seconds=_limits(campaign, shared),
+        mixed=mixed or "",
     )
 
 
@@ -165,6 +175,7 @@ def job(
     account: str | None = None,
     queue: str | None = None,
     environment: str | None = None,
+    kind: str | None = None,
     retry_failed: bool = False,
 ) -> Job:
     """The batch job that runs the campaign, one array element per allocation. Raises JobError.
@@ -190,6 +201,7 @@ def job(
         array=plan.campaign.allocations,
         output=str(plan.campaign.out / "logs"),
         gpus_per_node=settings.gpus_per_node,
+        kind=kind or settings.kind,
     )
 
 
@@ -202,6 +214,7 @@ def report_job(plan: Plan, job: Job) -> Job:
         ranks_per_node=1,
         threads=1,
         gpus_per_node=0,
+        kind=None,
         seconds=REPORT_SECONDS,
         commands=(f"python -m jobs collect {quote(str(plan.campaign.path))}",),
         array=1,

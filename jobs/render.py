@@ -111,6 +111,9 @@ def _directives(job: Job, site: Site) -> list[str]:
         lines += [Line(x.text.format(last=job.array - 1, count=job.array), x.why) for x in ARRAY[kind]]
     values = _values(job, site)
     wanted = (*site.directives, *_additions(job, site).directives)
+    if job.kind is not None:
+        line = site.kinds[job.kind]
+        wanted = (*wanted, Line(line.text, f"nodes of one kind, {line.why}"))
     lines += [Line(line.text.format(**values), line.why) for line in wanted]
     return [_below_reason(line, PREFIX[kind]) for line in lines]
 

@@ -36,6 +36,7 @@ def render_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--account", help="project to charge")
     parser.add_argument("--queue", help="partition or queue (the site's)")
+    parser.add_argument("--kind", help="kind of nodes, of those of the site (any)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="write DIR/NAME.sh instead of printing")
     parser.add_argument(
         "--environment",
@@ -62,8 +63,7 @@ def render_command(options: argparse.Namespace) -> int:
     where = site(options.site)
     job = application_job(options, where) if options.app is not None else campaign_job(options, where)
     script = render(job, where)
-    if warning := where.account_warning(job):
-        warn(warning)
+    warn_of_site(job, where)
     if options.output is None:
         print(script, end="")
         return 0
@@ -79,6 +79,13 @@ def render_command(options: argparse.Namespace) -> int:
         raise JobError(f"--output {options.output}: {error.strerror}") from None
     tell(file)
     return 0
+
+
+def warn_of_site(job: Job, where: Site) -> None:
+    """Warns of an account that does not look like the site's, and of nodes of several kinds."""
+    for warning in (where.account_warning(job), where.mixed_nodes(job.kind, job.array, job.nodes)):
+        if warning:
+            warn(warning)
 
 
 def warn(text: str) -> None:
@@ -109,7 +116,13 @@ def campaign_job(options: argparse.Namespace, where: Site) -> Job:
     from jobs.plan import job, plan
 
     planned = plan(read(options.arguments[0]), where, options.site)
-    return job(planned, account=options.account, queue=options.queue, environment=options.environment)
+    return job(
+        planned,
+        account=options.account,
+        queue=options.queue,
+        environment=options.environment,
+        kind=options.kind,
+    )
 
 
 def application_job(options: argparse.Namespace, where: Site) -> Job:
@@ -134,6 +147,7 @@ def application_job(options: argparse.Namespace, where: Site) -> Job:
         commands=("true",),  # replaced below, after the numbers are checked
         array=_or(options.array, 1),
         gpus_per_node=_or(options.gpus_per_node, 0),
+        kind=options.kind,
     )
     given = ["--deck", options.deck or "S", "--threads", str(job.threads)]
     _check_options(options.app, [*given, "--out", options.out or "runs", *options.arguments], job.ranks)

@@ -25,7 +25,7 @@ KEYS = {
     **dict.fromkeys(("account_hint", "account_like"), str),
     **dict.fromkeys(("cores", "threads_per_core", "memory"), int),
     **dict.fromkeys(("modules", "directives", "launch", "unchecked"), list),
-    **dict.fromkeys(("limits", "environment", "gpus"), dict),
+    **dict.fromkeys(("limits", "environment", "gpus", "kinds"), dict),
     "date": datetime.date,
     "needs_account": bool,
 }
@@ -90,6 +90,9 @@ class Site:
     environment: tuple[Line, ...] = ()
     directives: tuple[Line, ...] = ()
     with_gpus: Additions = Additions()
+    kinds: Mapping[str, Line] = field(
+        default_factory=dict
+    )  # of nodes: the directive that asks for one, its processor
     setup: str = ""  # shell, before modules are loaded
     staging: str = ""  # shell: copies @{environment} to the nodes' disks and activates it there
     unchecked: tuple[str, ...] = ()  # facts that could not be found on the page
@@ -139,6 +142,7 @@ class Site:
                 f"output {quoted(job.output)}: {self.name} takes what is before {quoted(wrong[0])} for a host or "
                 "another path; rename the directory, or give the campaign another `out`"
             )
+        self.require_kind(job.kind)
         if self.scheduler == "local" and job.nodes > 1:
             raise JobError(f"nodes {job.nodes}: site {self.name} is one machine")
         cores = job.ranks_per_node * job.threads
@@ -163,6 +167,25 @@ class Site:
                 f"seconds {job.seconds} ({clock(job.seconds)}): queue {queue} of {self.name} gives a job of "
                 f"{job.nodes} nodes at most {clock(limit)}"
             )
+
+    def require_kind(self, kind: str | None) -> None:
+        """Raises JobError for a kind of nodes that this site does not have."""
+        if kind is not None and kind not in self.kinds:
+            known = closest(kind, self.kinds) if self.kinds else "; its file states no [kinds]"
+            raise JobError(f"kind {quoted(kind)}: {self.name} has no such nodes{known}")
+
+    def mixed_nodes(self, kind: str | None, allocations: int, nodes: int) -> str | None:
+        """A sentence for jobs of any `kind` (None) on a site with nodes of several kinds, and how to ask for one; None
+        if all ranks get nodes of one kind."""
+        if kind is not None or len(self.kinds) < 2 or allocations * nodes < 2:
+            return None
+        among = "; ".join(f"{name}: {line.why}" for name, line in self.kinds.items())
+        name, line = next(iter(self.kinds.items()))
+        who = "a job may get nodes" if nodes > 1 else "allocations may get nodes"
+        return (
+            f'{who} of {len(self.kinds)} kinds ({among}), and no guarantee covers both; ask for one: kind = "{name}" '
+            f"in [sites.{self.name}] of the campaign, or --kind {name} ({line.text})"
+        )
 
     def account_warning(self, job: Job) -> str | None:
         """A sentence on an account that does not have the form of this site's accounts; None if it has."""
@@ -255,6 +278,7 @@ def _site(name: str, source: str, content: dict[str, Any]) -> Site:
             directives=_lines(gpus.get("directives", []), "gpus.directives"),
             launch=_launch(gpus["launch"], "gpus.launch") if "launch" in gpus else None,
         ),
+        kinds=_kinds(content.get("kinds", {})),
         unchecked=_words(content.get("unchecked", []), "unchecked"),
     )
 
@@ -334,6 +358,13 @@ def _account_pattern(content: Mapping[str, Any]) -> None:
 
 def _lines(values: list, key: str) -> tuple[Line, ...]:
     return tuple(_line(value, key) for value in values)
+
+
+def _kinds(values: Mapping[str, Any]) -> dict[str, Line]:
+    for name in values:
+        if not PLAIN.fullmatch(name):
+            raise ValueError(f"kinds.{cut(name, 80)}: a name has letters, digits, '_', '-' and '.' only")
+    return {name: _line(value, f"kinds.{name}") for name, value in values.items()}
 
 
 def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:

@@ -105,6 +105,8 @@ def plan_text(
             + "; will not be submitted" * over
         )
     parts.append(total)
+    if plan.mixed:
+        parts.append(printable(plan.mixed))
     if every:
         parts.append("\n".join(f"{s.task.id}  {s.state}" for s in standings))
     if max(nodes) > min(nodes):

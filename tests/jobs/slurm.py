@@ -31,6 +31,7 @@ from jobs.cluster.launch import WITHIN, address
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
 CPUS = 8  # more than there may be: jobs of two tests run side by side, and ranks may share a core
+FEATURE = "haswell"  # by which jobs ask for the nodes, a kind of its own
 FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE")
 
 CONFIGURATION = """\
@@ -224,7 +225,7 @@ def start(root, nodes=None, settings=""):
         address=addresses[first],
         cpus=CPUS,
         hosts="\n".join(
-            f"NodeName={host} NodeAddr={place} CPUs={CPUS} RealMemory=1024 State=UNKNOWN"
+            f"NodeName={host} NodeAddr={place} CPUs={CPUS} RealMemory=1024 Feature={FEATURE} State=UNKNOWN"
             for host, place in addresses.items()
         ),
         first=secrets.randbelow(30_000_000) + 1,

@@ -186,6 +186,7 @@ def test_a_plan_for_programs_holds_what_the_text_says(tmp_path, capsys):
         "node_hours": pytest.approx(0.1),
         "budget_node_hours": 0.01,
         "within_budget": False,
+        "mixed_nodes": "",
     }
     assert [(a["allocation"], a["tasks"], a["done"], a["nodes"], a["limit_s"]) for a in allocations] == [
         (0, 2, 0, 1, 180),

@@ -184,3 +184,57 @@ def test_a_job_asks_for_the_ranks_that_its_tasks_need(tmp_path):
     assert (
         job_of(workload, environment="/env").ranks_per_node == max(task.ranks for task in workload.tasks) < 64
     )
+
+
+KINDS = """
+[kinds]
+haswell = ["--constraint=haswell", "Intel, AVX2"]
+skylake = ["--constraint=skylake", "Intel, AVX-512"]
+"""
+
+
+ONE = KINDS.partition("skylake")[0]
+
+
+def of_kinds(tmp_path, text=KINDS):
+    (tmp_path / "ours.toml").write_text((SITES / "generic-slurm.toml").read_text() + text)
+    return site(str(tmp_path / "ours.toml"))
+
+
+def test_a_plan_says_that_jobs_may_get_nodes_of_several_kinds_and_how_to_ask_for_one(tmp_path):
+    per_node = "\n[sites.ours]\nranks_per_node = 1\n"
+    planned = of(tmp_path, SMALL + per_node, of_kinds(tmp_path))
+    text = plan_text(planned, survey(planned.campaign.out, planned.tasks), False, None)
+    assert (
+        planned.nodes == 2
+        and "a job may get nodes of 2 kinds (haswell: Intel, AVX2; skylake: Intel, AVX-512)" in text
+    )
+    assert (
+        'kind = "haswell" in [sites.ours] of the campaign, or --kind haswell (--constraint=haswell)' in text
+    )
+    assert plan_document(planned, survey(planned.campaign.out, planned.tasks))["mixed_nodes"] in text
+    asked = of(tmp_path, SMALL + per_node + 'kind = "skylake"\n', of_kinds(tmp_path))
+    assert asked.mixed == "" and job_of(asked, environment="/env").kind == "skylake"
+    assert job_of(planned, environment="/env", kind="haswell").kind == "haswell"
+    assert report_job(asked, job_of(asked, environment="/env")).kind is None
+
+
+@pytest.mark.parametrize(
+    "ranks, kinds, mixed", [(2, KINDS, False), (1, KINDS, True), (1, ONE, False), (1, "", False)]
+)
+def test_jobs_of_one_node_and_sites_of_one_kind_need_no_kind(tmp_path, ranks, kinds, mixed):
+    where = of_kinds(tmp_path, kinds)
+    planned = of(tmp_path, f"{SMALL}\n[sites.ours]\nranks_per_node = {ranks}\n", where)
+    assert bool(planned.mixed) == mixed and len(where.kinds) == kinds.count("constraint")
+    assert (where.mixed_nodes(None, 3, 1) or "").startswith("allocations may get nodes of 2 kinds") == (
+        kinds == KINDS
+    )
+
+
+def test_a_kind_that_the_site_lacks_is_refused_with_those_that_it_has(tmp_path):
+    with pytest.raises(
+        CampaignError, match=r"\[sites.ours\]: kind 'haswel': ours has no such nodes.*haswell"
+    ):
+        of(tmp_path, SMALL + '\n[sites.ours]\nranks_per_node = 1\nkind = "haswel"\n', of_kinds(tmp_path))
+    with pytest.raises(CampaignError, match="its file states no"):
+        of(tmp_path, SMALL + '\n[sites.ours]\nranks_per_node = 1\nkind = "any"\n', of_kinds(tmp_path, ""))

@@ -324,3 +324,23 @@ def test_a_site_file_that_cannot_be_read(tmp_path, content):
         file.write_bytes(content)
     with pytest.raises(JobError, match="cannot be read"):
         site(str(file))
+
+
+def test_a_job_of_one_kind_asks_for_it_once_with_the_processor_as_the_reason():
+    text = (ROOT / "jobs/sites/generic-slurm.toml").read_text()
+    ours = read("ours", f'{text}\n[kinds]\nmilan = ["--constraint=milan", "AMD Milan, AVX2"]\n', "ours.toml")
+    asked = render(golden.job("generic-slurm", kind="milan"), ours)
+    assert "# Nodes of one kind, AMD Milan, AVX2.\n#SBATCH --constraint=milan\n" in asked
+    assert render(golden.job("generic-slurm"), ours).count("constraint") == 0
+    with pytest.raises(JobError, match="kind 'rome': ours has no such nodes"):
+        render(golden.job("generic-slurm", kind="rome"), ours)
+
+
+@pytest.mark.parametrize("kind, match", [
+    ('milan = "--constraint=milan"', "kinds.milan = .*written"),
+    ('"a b" = ["x", "y"]', "kinds.a b: a name has letters"),
+])  # fmt: skip
+def test_kinds_that_are_not_written_as_lines_are_refused(kind, match):
+    text = (ROOT / "jobs/sites/generic-slurm.toml").read_text()
+    with pytest.raises(JobError, match=match):
+        read("ours", f"{text}\n[kinds]\n{kind}\n", "ours.toml")

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from jobs.campaign import read as read_campaign
-from jobs.job import Job
+from jobs.job import Job, JobError
 from jobs.plan import plan
 from jobs.sites import site
 from jobs.submit import states, submit
 from miniapps.trace.reader import TraceError, read_run
+from tests.jobs.slurm import FEATURE
 
 psij = pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
 pytestmark = (
@@ -278,3 +279,17 @@ def test_the_first_minute_in_a_job(slurm, place, start):
     found = json.loads((place / "first.json").read_text())
     assert [row["ranks"] for row in found["tables"]["sums"]] == ([2] if start else [2, 3, 4])
     assert found["results_layout"] == 1
+
+
+def test_slurm_gives_nodes_of_the_kind_that_a_job_asks_for_and_refuses_one_that_it_lacks(
+    slurm, place, cluster
+):
+    text = (place / "cluster.toml").read_text()
+    kinds = (f'{name} = ["--constraint={name}", "one of two"]' for name in (FEATURE, "skylake"))
+    (place / "kinds.toml").write_text("\n".join([text, "[kinds]", *kinds]))
+    ours = site(str(place / "kinds.toml"))
+    done = submit(job("kind", "true", kind=FEATURE), ours, place / "jobs")
+    ended = slurm.wait(done.id)
+    assert (ended["JobState"], ended["Features"]) == ("COMPLETED", FEATURE)
+    with pytest.raises(JobError, match=r"(?i)node configuration is not available|invalid feature"):
+        submit(job("lacking", "true", kind="skylake"), ours, place / "jobs")
