@@ -18,6 +18,7 @@ from miniapps.cpus.experiment import (
     QEMU_ROW,
     TOLD,
     UNSTEADY,
+    UNSURE,
     Found,
     Row,
 )
@@ -42,14 +43,12 @@ def verdict(found: Found) -> tuple[str, str]:
         )
     shown = [*found.rows, *found.emulated]
     differs = [row for row in shown if row.state in (DIFFERS, FAILED)]
-    certain = [row for row in differs if row.state == FAILED or not (row.difference and row.difference.clock)]
-    if certain:
-        return DIFFERS, _differs(found, certain)
     if differs:
-        row = differs[0]
+        return DIFFERS, _differs(found, differs)
+    if row := next((row for row in shown if row.state == UNSURE), None):
         return (
             OPEN,
-            f"open: under {_name(row)} only numbers beside a word of time differ, first at {row.difference}",
+            f"open: with {_name(row)} only numbers beside a word of time differ, first at {row.difference}",
         )
     if unsteady := next((row for row in shown if row.state == UNSTEADY), None):
         return (
@@ -156,6 +155,7 @@ def _result(row: Row) -> str:
         NEWER: "not shown",
         NOT_HELD: "not held",
         UNSTEADY: "does not repeat",
+        UNSURE: f"only times: {row.difference}",
     }
     return words[row.state] + (f": {row.why}" if row.why and row.state != HERE else "")
 
@@ -201,7 +201,7 @@ def _next(found: Found, kind: str, command: tuple[str, ...]) -> str:
             "make it repeat (one thread, a fixed seed, a fixed order of messages); or leave out lines and files "
             "that may differ, by a text in them: --leave-out TEXT"
         )
-    if kind == OPEN and any(row.state == DIFFERS for row in found.rows):
+    if kind == OPEN and any(row.state == UNSURE for row in [*found.rows, *found.emulated]):
         return "if this number is a time, leave its line out: --leave-out TEXT"
     if kind == OPEN:
         return f"fpna cpus --emulate -- {shown}"

@@ -1,5 +1,6 @@
 /* Preloaded into every process of a command by `fpna cpus`: at its end a process asks the libraries that it loaded which
-   code they chose, and writes the answers to a file of its own, a line each: KIND NAME VALUE, separated by tabs.
+   code they chose, and writes the answers to a file of its own, a line each: KIND NAME VALUE, separated by tabs. The kind of a choice is
+   `chose LAYER`.
 
    The answers come from the end of the process, since programs load libraries late and set variables themselves. They
    are written in `exit`, `_exit` and after `main` returns, before any library is unloaded; a process that a signal ends
@@ -37,10 +38,10 @@ static const char *const OF_VECTORS[] = {
     "_ZGVeN8v_exp",  "_ZGVeN8v_log",  "_ZGVeN8vv_pow", "_ZGVeN16v_sinf", "_ZGVeN16v_expf", NULL};
 
 /* The places of those of `functions` that the library has, as offsets in it. */
-static void ask_places(FILE *out, const char *path, uintptr_t base, const char *const *functions) {
+static void ask_places(FILE *out, const char *layer, const char *path, uintptr_t base, const char *const *functions) {
   void *library = open_loaded(path);
   if (!library) return;
-  fprintf(out, "chose\t%s\t", path);
+  fprintf(out, "chose %s\t%s\t", layer, path);
   for (int i = 0; functions[i]; i++) {
     void *found = dlsym(library, functions[i]);
     if (found) fprintf(out, "%s:%lx ", functions[i], (unsigned long)((uintptr_t)found - base));
@@ -48,18 +49,17 @@ static void ask_places(FILE *out, const char *path, uintptr_t base, const char *
   fputc('\n', out);
 }
 
-static void ask_openblas(FILE *out, const char *path) {
+/* OpenBLAS, under any file name, such as libblas.so.3. A library also shows the functions of those that it needs. */
+static void ask_openblas(FILE *out, const char *path, uintptr_t base) {
   static const char *const names[] = {"openblas_get_corename", "openblas_get_corename64_", "scipy_openblas_get_corename",
                                       "scipy_openblas_get_corename64_", NULL};
-  static const char *const configs[] = {"openblas_get_config", "openblas_get_config64_", "scipy_openblas_get_config",
-                                        "scipy_openblas_get_config64_", NULL};
   void *library = open_loaded(path);
   if (!library) return;
   for (int i = 0; names[i]; i++) {
     char *(*core)(void) = (char *(*)(void))dlsym(library, names[i]);
-    char *(*config)(void) = (char *(*)(void))dlsym(library, configs[i]);
-    if (core) fprintf(out, "chose\t%s\t%s\n", path, core());
-    if (config) fprintf(out, "about\t%s\t%s\n", path, config());
+    Dl_info place;
+    if (core && dladdr((void *)core, &place) && (uintptr_t)place.dli_fbase == base)
+      fprintf(out, "chose OpenBLAS\t%s\t%s\n", path, core());
   }
 }
 
@@ -67,7 +67,7 @@ static void ask_blis(FILE *out, const char *path) {
   void *library = open_loaded(path);
   int (*id)(void) = library ? (int (*)(void))dlsym(library, "bli_arch_query_id") : NULL;
   char *(*text)(int) = library ? (char *(*)(int))dlsym(library, "bli_arch_string") : NULL;
-  if (id && text) fprintf(out, "chose\t%s\t%s\n", path, text(id()));
+  if (id && text) fprintf(out, "chose BLIS\t%s\t%s\n", path, text(id()));
 }
 
 /* MKL, also where it is linked into another library, as into torch's. */
@@ -77,7 +77,7 @@ static void ask_mkl(FILE *out, const char *path) {
   int (*cpu)(void) = library ? (int (*)(void))dlsym(library, "mkl_serv_cpu_detect") : NULL;
   int (*vml)(void) = library ? (int (*)(void))dlsym(library, "mkl_serv_vml_cpu_detect") : NULL;
   if (!branch || !cpu) return;
-  fprintf(out, "mkl\t%s\tbranch %d, code %d, vector functions %d\n", path, branch(1), cpu(), vml ? vml() : -1);
+  fprintf(out, "chose MKL\t%s\tbranch %d, code %d, vector functions %d\n", path, branch(1), cpu(), vml ? vml() : -1);
 }
 
 /* `std::string at::get_cpu_capability()`: its result is a structure in memory that begins with pointer and length. */
@@ -89,7 +89,7 @@ static void ask_aten(FILE *out, const char *path) {
       library ? (struct text(*)(void))dlsym(library, "_ZN2at18get_cpu_capabilityB5cxx11Ev") : NULL;
   if (!capability) return;
   struct text found = capability();
-  fprintf(out, "chose\t%s\t%.*s\n", path, (int)found.length, found.begin);
+  fprintf(out, "chose ATen\t%s\t%.*s\n", path, (int)found.length, found.begin);
 }
 
 static int ask(struct dl_phdr_info *info, size_t size, void *file) {
@@ -98,9 +98,9 @@ static int ask(struct dl_phdr_info *info, size_t size, void *file) {
   (void)size;
   if (!*path || begins(name, "linux-vdso")) return 0;
   fprintf(out, "loaded\t%s\t\n", path);
-  if (begins(name, "libm.so") || begins(name, "libm-")) ask_places(out, path, info->dlpi_addr, FUNCTIONS);
-  if (begins(name, "libmvec")) ask_places(out, path, info->dlpi_addr, OF_VECTORS);
-  if (begins(name, "libopenblas") || begins(name, "libscipy_openblas")) ask_openblas(out, path);
+  if (begins(name, "libm.so") || begins(name, "libm-")) ask_places(out, "libm", path, info->dlpi_addr, FUNCTIONS);
+  if (begins(name, "libmvec")) ask_places(out, "libmvec", path, info->dlpi_addr, OF_VECTORS);
+  ask_openblas(out, path, info->dlpi_addr);
   if (begins(name, "libblis")) ask_blis(out, path);
   if (begins(name, "libtorch_cpu")) ask_aten(out, path);
   if (begins(name, "libtorch_cpu") || begins(name, "libmkl_core") || begins(name, "libmkl_rt")) ask_mkl(out, path);

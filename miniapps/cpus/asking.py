@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from miniapps.cpus.layers import ATEN, LIBM, LIBMVEC, MKL, NUMPY, ONEDNN, VARIABLES, of_file
+from miniapps.cpus.layers import LIBM, LIBMVEC, NUMPY, ONEDNN, VARIABLES, of_file
 from miniapps.errors import UsageError
 from miniapps.programs.building import cache, compiled, digest
 from miniapps.untrusted import Refused
@@ -116,11 +116,9 @@ def _of_process(text: str, found: Answers) -> None:
             here = here or bool(of_file(name))
             if any(layer.name in (NUMPY, ONEDNN) for layer in of_file(name)):
                 found.pythons[path] = program
-        elif kind == "chose":
-            layer = ATEN if name.startswith("libtorch_cpu") else of_file(name)[0].name
-            found.chose[layer, path] = value.strip()
-        elif kind == "mkl":
-            found.chose[MKL, path] = value.strip()
+        elif kind.startswith("chose "):
+            here = True
+            found.chose[kind.removeprefix("chose "), path] = value.strip()
     given = {name: value for kind, name, value in rows if kind == "variable"}
     if here:
         for name in VARIABLES:

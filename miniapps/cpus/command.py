@@ -64,7 +64,7 @@ DOCUMENTS = {
                 layer level | text | the layer is empty where all of them are held
                 variables | object
                 chose | text | what the library answered
-                state | text | `equal`, `differs`, `failed`, `here`, `newer`, `not held`, `unsteady`
+                state | text | `equal`, `differs`, `failed`, `here`, `newer`, `not held`, `unsteady`, `unsure`
                 difference | text? | the first one
                 why | text
             """),

@@ -7,6 +7,7 @@ import os
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ HERE = "here"  # this processor chooses the same without the setting
 NEWER = "newer"  # than this processor
 NOT_HELD = "not held"  # the library, or the program, ignores the setting
 UNSTEADY = "unsteady"  # two launches under the setting differ
+UNSURE = "unsure"  # only numbers beside a word of time differ
 TOLD = (EQUAL, DIFFERS, FAILED, HERE)  # states that tell something of processors
 LEVELS = {"x86-64-v4": 4, "x86-64-v3": 3}
 
@@ -83,6 +85,7 @@ class Found:
 
 QEMU_ROW = "qemu"  # the layer of rows of emulated processors
 SAME = "this processor chooses the same"
+APART_S = 1.1  # between the first two launches, so that a time of day in whole seconds differs
 SHORT_S = 0.2  # of processor time: a shorter program has no measured cost
 
 
@@ -95,6 +98,7 @@ class _Laboratory:
         self.plan, self.folder, self.leave_out, self.show = plan, folder, leave_out, show
         self.count, self.expected = 0, 10
         self.clocks: dict[str, set[int]] = {}
+        self.unsure: dict[tuple[str, str], Launch] = {}
         self.first = self.launch("the program as it is")
         if self.first.outcome.code:
             raise UsageError(f"the program ended with {self.first.outcome.code}{self.said(self.first)}")
@@ -131,11 +135,20 @@ class _Laboratory:
         if layer and (ignored := _ignored(layer, held, self.first, launched, host, level)):
             return Row(layer, level, held, chose, ignored[0], why=ignored[1])
         found = self.judged(layer, level, held, chose, launched)
-        if found.state == DIFFERS:
+        if found.state in (DIFFERS, UNSURE):
             again = self.launch(f"{name}, again", held)
-            if unsteady := self.compared(launched, again):
+            if unsteady := self.learned(launched, again):
                 return replace(found, state=UNSTEADY, difference=unsteady)
+            return self.judged(layer, level, held, chose, launched)
         return found
+
+    def learned(self, one: Launch, other: Launch) -> Difference | None:
+        """The first difference of two launches with the same settings. Lines that differ and have a word of time are
+        left out from now on."""
+        found = unrepeated(one.outcome, other.outcome, self.leave_out)
+        for name, lines in found.clocks.items():
+            self.clocks.setdefault(name, set()).update(lines)
+        return found.others[0] if found.others else None
 
     def judged(self, layer: str, level: str, held: Mapping[str, str], chose: str, launched: Launch) -> Row:
         """The row of a launch by its result."""
@@ -143,7 +156,19 @@ class _Laboratory:
             difference = Difference("exit code", "0", str(launched.outcome.code))
             return Row(layer, level, held, chose, FAILED, difference, self.said(launched))
         found = self.compared(self.first, launched)
-        return Row(layer, level, held, chose, DIFFERS if found else EQUAL, found)
+        state = EQUAL if found is None else UNSURE if found.clock else DIFFERS
+        row = Row(layer, level, held, chose, state, found)
+        if state == UNSURE:
+            self.unsure[layer, level] = launched
+        return row
+
+    def sure(self, rows: list[Row]) -> list[Row]:
+        """`rows`, in which the unsure ones are judged again by what the launches since have shown of times."""
+        return [
+            self.judged(row.layer, row.level, row.variables, row.chose, self.unsure[row.layer, row.level])
+            if row.state == UNSURE and (row.layer, row.level) in self.unsure else row
+            for row in rows
+        ]  # fmt: skip
 
 
 def experiment(
@@ -155,7 +180,9 @@ def experiment(
 ) -> Found:
     """Launch as often as the answer needs. `models`: processors that qemu emulates. `show(fraction, text)` tells the
     progress. Raises UsageError if the program fails, or does not end."""
+    begin = time.time()
     lab = _Laboratory(plan, folder, leave_out, show)
+    time.sleep(max(0.0, APART_S - (time.time() - begin)))
     ordinary = [lab.first, lab.launch("the program again")]
     answers = lab.first.answers
     numbers, others = dispatch.unheld(
@@ -200,11 +227,13 @@ def experiment(
         found.emulated.append(
             lab.judged(QEMU_ROW, model, {}, "", lab.launch(f"under qemu as {model}", model=model))
         )
+    found.rows, found.emulated = lab.sure(found.rows), lab.sure(found.emulated)
     if settings and any(row.state == DIFFERS for row in [*found.rows, *found.emulated]):
         found.held = _held(lab, found, settings, ordinary, models)
     ordinary.append(lab.launch("the program as it is, once more"))
-    if unsteady := lab.compared(lab.first, ordinary[-1]):
+    if unsteady := lab.learned(lab.first, ordinary[-1]):
         found.differing.others.append(unsteady)
+    found.rows, found.emulated = lab.sure(found.rows), lab.sure(found.emulated)
     found.launches = lab.count
     return found
 
@@ -240,16 +269,19 @@ def _held(
     ordinary: Sequence[Launch],
     models: Sequence[str],
 ) -> Held:
-    """Hold the layers that differ to their last levels, and launch this with the other layers at theirs and under qemu:
-    the result must stay."""
+    """Hold the layers that differ to their last levels, or all if the others then change the result, and launch this
+    again and under qemu: the result must stay."""
     differing = {row.layer for row in found.rows if row.layer and row.state in (DIFFERS, UNSTEADY)}
     last = {layer: levels[list(levels)[-1]] for layer, levels in settings.items() if levels}
-    own = together(held for layer, held in last.items() if not differing or layer in differing)
-    alone = lab.launch("the settings that hold it", own)
-    others = [lab.launch("all layers at their last levels", together(last.values()))]
-    others += [
-        lab.launch(f"the settings that hold it, under qemu as {model}", own, model) for model in models
-    ]
+    own, every = together(held for layer, held in last.items() if layer in differing), together(last.values())
+    alone, with_all = (
+        lab.launch("the settings that hold it", own),
+        lab.launch("all layers at their last levels", every),
+    )
+    if not differing or lab.compared(alone, with_all):  # a layer may matter only beside others
+        own, alone = every, with_all
+    others = [lab.launch(f"the settings that hold it, under qemu as {model}", own, model) for model in models]
+    others.append(lab.launch("the settings that hold it, again", own))
     against = next(filter(None, (lab.compared(alone, other) for other in others)), None)
     usual = statistics.median(each.outcome.cpu for each in ordinary)
     return Held(own, lab.result(alone), against, alone.outcome.cpu / usual if usual >= SHORT_S else None)

@@ -208,6 +208,29 @@ def test_times_are_left_out_and_said(asked):
     assert (code, found["left_out"]) == (0, {"output": [1]})
 
 
+ASKS = "import os, numpy\nold = os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'\n"
+
+
+def can_be_held(found):
+    """Whether OpenBLAS chooses other code than Nehalem's here."""
+    return states(found, "OpenBLAS")["Nehalem"] != "here"
+
+
+def test_a_number_beside_a_word_of_time_is_no_difference_for_certain(asked):
+    code, found = asked("--", *script("slower.py", ASKS + "print('CPU time:', 1.0 + old, 's')"))
+    if can_be_held(found):
+        assert (code, states(found, "OpenBLAS")["Nehalem"]) == (4, "unsure")
+        assert "only numbers beside a word of time differ" in found["sentence"]
+
+
+def test_a_layer_that_matters_only_beside_another_is_held_too(asked):
+    text = ASKS + "print(1 + old * (1 + ('GLIBC_TUNABLES' in os.environ)))"
+    _, found = asked("--", *script("beside.py", text))
+    if can_be_held(found) and has_fma():
+        assert states(found, LIBM) == {"x86-64-v2": "equal"}
+        assert found["held"]["holds"] and {TUNABLES, "OPENBLAS_CORETYPE"} <= set(found["held"]["variables"])
+
+
 def test_each_launch_has_a_directory_of_its_own(asked, here):
     text = (
         "from pathlib import Path\np = Path('count')\np.write_text(p.read_text() + '1')\nprint(p.read_text())"
