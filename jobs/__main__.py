@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from jobs import as_json, example
+from jobs import as_json, example, processors
 from jobs.campaign import CampaignError, read
 from jobs.cluster import commands as cluster_commands
 from jobs.files import is_folder
@@ -210,6 +210,7 @@ def show_status(options: argparse.Namespace) -> int:
 def run_local(options: argparse.Namespace) -> int:
     """The command `local`: runs one allocation after the other; their traces record different ids."""
     planned = plan(read(options.campaign))
+    processors.require(planned.tasks)
     launcher = here(options.mpirun)
     ended = Ended()
     for allocation in range(planned.campaign.allocations):
@@ -225,6 +226,7 @@ def run_allocation(options: argparse.Namespace) -> int:
         raise CampaignError(
             f"--allocation {options.allocation}: {planned.campaign.path} has 0 to {planned.campaign.allocations - 1}"
         )
+    processors.require(planned.of(options.allocation))
     local = where.scheduler == "local"
     launcher = here() if local else of_site(where, planned)
     ended = _run(options, planned, options.allocation, launcher, limited=not local)

@@ -19,6 +19,7 @@ from jobs import applications, example
 from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
+from miniapps.cpus.layers import PROCESSORS
 from miniapps.errors import UsageError
 from miniapps.runner.config import closest, convert
 from miniapps.untrusted.records import TOML_MOST, parse_toml
@@ -33,7 +34,11 @@ SEARCHED = (
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULTS = {"allocations": 1, "repeats": 1, "seeds": [1], "time": "00:20:00", "retries": 1, "threads": 1}
 TOP = ("name", "out", "shuffle", "budget_node_hours", "limit", "defaults", "runs", "sites")
-RUN = ("app", "ranks", "deck", "guarantee", "options", *DEFAULTS)
+RUN = ("app", "ranks", "deck", "guarantee", "cpu", "options", *DEFAULTS)
+CPU, THIS = (
+    "cpu",
+    "this",
+)  # the factor that holds libraries to an older processor, and its value for the processor itself
 SITE = ("account", "queue", "environment", "kind", "nodes", "ranks_per_node", "gpus_per_node")
 # {option that a campaign sets itself: the key to write instead}.
 TAKEN = {
@@ -299,11 +304,13 @@ class _Reader:
     def options(
         self, name: str, table: dict[str, Any], place: tuple[str | int, ...]
     ) -> dict[str, tuple[Any, ...]]:
-        """{section.name: values to combine} of the deck, the guarantee and the options."""
+        """{section.name: values to combine} of the deck, the guarantee and the options; CPU is a name of its own."""
         crossed = {}
         for key in ("deck", "guarantee"):
             if key in table:
                 crossed[f"run.{key}"] = self.values(name, f"run.{key}", table[key], (*place, key))
+        if CPU in table:
+            crossed[CPU] = self.processors(table[CPU], (*place, CPU))
         options = table.get("options", {})
         if not isinstance(options, dict):
             self.fail((*place, "options"), 'options must be a table: { "section.name" = VALUE }')
@@ -320,6 +327,17 @@ class _Reader:
                 )
             crossed[key] = self.values(name, key, value, where)
         return crossed
+
+    def processors(self, given: Any, where: tuple[str | int, ...]) -> tuple[str, ...]:
+        """The processors to which libraries are held."""
+        values = given if isinstance(given, list) else [given]
+        known = (THIS, *(processor.name for processor in PROCESSORS))
+        for value in values:
+            if value not in known:
+                self.fail(where, f"cpu {quoted(value)}: choose of {', '.join(known)}")
+        if not values or len(set(values)) < len(values):
+            self.fail(where, "cpu must be a processor, or a list with each of several once")
+        return tuple(values)
 
     def values(self, name: str, key: str, given: Any, where: tuple[str | int, ...]) -> tuple[Any, ...]:
         option = applications.options(name)[key]

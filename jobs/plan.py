@@ -16,7 +16,7 @@ from shlex import quote
 from typing import Any
 
 from jobs import applications
-from jobs.campaign import Campaign, CampaignError, Runs
+from jobs.campaign import CPU, THIS, Campaign, CampaignError, Runs
 from jobs.job import Job, JobError
 from jobs.sites import Site
 from jobs.words import cut
@@ -66,10 +66,15 @@ class Task:
         return options_text(self.options)
 
     @property
+    def cpu(self) -> str:
+        """The processor to which libraries are held; THIS for none."""
+        return str(dict(self.options).get(CPU, THIS))
+
+    @property
     def arguments(self) -> list[str]:
         """The arguments of `python -m miniapps.APP`, without `--out`."""
         settings = {
-            **dict(self.options),
+            **{name: value for name, value in self.options if name != CPU},
             "run.seed": self.seed,
             "run.repeats": self.repeats,
             "run.threads": self.threads,

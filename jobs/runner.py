@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jobs import processors
 from jobs.allocation import Allocation, endless, of_batch
 from jobs.launcher import GRACE_S, CannotStart, Launcher, launch, stop, try_launcher
 from jobs.plan import Plan, Task
@@ -186,6 +187,7 @@ def _attempt(
     command = [
         *launcher.command(task.ranks, task.threads),
         *("sh", "-c", STARTED, str(ranks)),
+        *processors.held(task.cpu),
         *module(f"miniapps.{task.app}", *task.arguments, "--out", str(state.out / task.id)),
     ]
     detail(f"{task.id}: attempt {attempt}, log {shown(log)}\n$ {shlex.join(command)}")
