@@ -10,9 +10,14 @@ sizes        decks S, M and L on one rank: iterations per Poisson solve, time pe
 inference    deck M under layout: ratio of the time per step, and on 1 rank of processor time, of --inference static (a
              schedule evaluates the closure in one call per rank) to torch (chains of kernels.contract); for a network
              that learns and for one that does not, on 1 rank and on P
+coarse       decks S and M on one rank, no closure: ratio of the time per step, the coarsest grid solved by products
+             with tables of waves, to the time with NumPy's Fourier transforms, whose bits depend on the processor
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
+import contextlib
+import io
+import json
 import os
 import subprocess
 import sys
@@ -21,11 +26,18 @@ import time
 from functools import partial
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
+
+import numpy as np
+from mpi4py import MPI
 
 from benchmarks.apps.guarantees import guarantee_costs, processor_time
 from benchmarks.harness.launching import launch, mpirun
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
+from miniapps.coupled import APP as COUPLED
+from miniapps.coupled import multigrid
+from miniapps.runner.main import main as start
 
 APP = "miniapps.coupled"
 
@@ -116,6 +128,44 @@ def inference(options) -> list[dict]:
     return rows
 
 
+def coarse(options) -> list[dict]:
+    """Ratios of the time of a step with products to the time with NumPy's transforms, of runs in this process."""
+    solvers, rows = {"products": multigrid.direct, "transforms": by_transforms}, []
+    for deck in ("S", "M"):
+
+        def seconds(solver: str, deck=deck) -> float:
+            given = ["--deck", deck, "--steps", str(options.steps), "--closure", "none", "--no-progress"]
+            with tempfile.TemporaryDirectory() as scratch, io.StringIO() as printed:
+                with (
+                    patch.object(multigrid, "direct", solvers[solver]),
+                    contextlib.redirect_stdout(printed),
+                ):
+                    code = start(COUPLED, [*given, "--out", f"{scratch}/run"], MPI.COMM_SELF)
+                if code:
+                    raise RuntimeError(printed.getvalue())
+                result = json.loads(Path(scratch, "run", "result.json").read_text())
+            return result["fom"]["steps"]["value"]
+
+        times = in_turn(
+            {solver: partial(seconds, solver) for solver in solvers}, options.rounds, options.quiet
+        )
+        each = {f"{solver}, ms per step": (1e3 * median(own), own) for solver, own in times.items()}
+        each["products / transforms"] = ratio(times["products"], times["transforms"]), []
+        rows += [
+            {"part": "coarse", "what": f"deck {deck}: {what}", "figure": figure, "raw": raw}
+            for what, (figure, raw) in each.items()
+        ]
+    return rows
+
+
+def by_transforms(ny: int, nx: int, inverse_h2: float):
+    """`multigrid.direct` by NumPy's Fourier transforms."""
+    y, x = (4.0 * np.sin(np.pi * np.arange(n) / n) ** 2 for n in (ny, nx))
+    values = (y[:, None] + x[: nx // 2 + 1]) * inverse_h2
+    values[0, 0] = np.inf
+    return lambda r: np.fft.irfft2(np.fft.rfft2(r) / values, s=(ny, nx))
+
+
 def many(options) -> list[dict]:
     """Wall time and memory of 64 ranks of deck S, launched as by a user."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -157,6 +207,7 @@ PARTS = {
     "efficiency": efficiency,
     "sizes": sizes,
     "inference": inference,
+    "coarse": coarse,
     "many": many,
 }
 

@@ -27,6 +27,12 @@ from miniapps.system.environment import THREADS
 BASE = "nothing set"
 AGAIN = "nothing set, again"
 LEAST = "the least of torch, MKL, oneDNN, OpenBLAS and NumPy"
+EVERYTHING = "these and GLIBC_TUNABLES"
+_LEAST = {
+    "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL",
+}  # fmt: skip
+_GLIBC = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4,-AVX2_Usable,-FMA_Usable"}
 SETTINGS: dict[str, dict[str, str]] = {
     BASE: {},
     AGAIN: {},
@@ -36,24 +42,23 @@ SETTINGS: dict[str, dict[str, str]] = {
     "MKL_CBWR=COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
     "ONEDNN_MAX_CPU_ISA=SSE41": {"ONEDNN_MAX_CPU_ISA": "SSE41"},
     "OPENBLAS_CORETYPE=Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
+    "OPENBLAS_CORETYPE=Nehalem": {"OPENBLAS_CORETYPE": "Nehalem"},
     "OPENBLAS_CORETYPE=Prescott": {"OPENBLAS_CORETYPE": "Prescott"},
     "OPENBLAS_NUM_THREADS=2": {"OPENBLAS_NUM_THREADS": "2"},
     "MKL_NUM_THREADS=2": {"MKL_NUM_THREADS": "2"},
     "NPY_DISABLE_CPU_FEATURES=X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"},
     "NPY_DISABLE_CPU_FEATURES=X86_V3 X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL"},
-    LEAST: {
-        "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41",
-        "OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL",
-    },
-    "GLIBC_TUNABLES=hwcaps -AVX2 -FMA": {
-        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4,-AVX2_Usable,-FMA_Usable"
-    },
+    LEAST: _LEAST,
+    "GLIBC_TUNABLES=hwcaps -AVX2 -FMA": _GLIBC,
+    EVERYTHING: _LEAST | _GLIBC,
 }  # fmt: skip
 
-# Decks S, not smaller: every library computes the same sines for a grid of 32 x 32 points.
+# Decks S, not smaller: sines of the C library have the same bits for a grid of 32 x 32 points, whatever is set.
 _FLOW = ["--steps=2", "--guarantee=layout"]
 _BOX = ["--guarantee=layout", "--max-iterations=60"]
 _DATA = ["--size=1000", "--size=50000", "--arrays=2", "--samples=2", "--guarantee=run", "--variant=all"]
+OWN_SUMS = ("lanes", "pairwise", "neumaier", "block-tree", "sptr", "binned", "fixed-point", "exact")
+_OWN = [*_DATA[:-1], *(f"--variant={name}@native" for name in OWN_SUMS)]
 CASES: dict[str, tuple[str, list[str]]] = {
     "coupled, no closure": ("coupled", [*_FLOW, "--closure=none"]),
     "coupled, physics": ("coupled", [*_FLOW, "--closure=physics"]),
@@ -64,6 +69,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "solver, cg": ("solver", _BOX),
     "solver, cg, multigrid": ("solver", [*_BOX, "--preconditioner=multigrid", "--right-side=random"]),
     "solver, gmres, manufactured": ("solver", [*_BOX, "--method=gmres-mgs", "--right-side=manufactured"]),
+    "solver, chebyshev": ("solver", [*_BOX, "--method=chebyshev"]),
+    "reductions, own sums": ("reductions", [*_OWN, "--distribution=lognormal"]),
+    "reductions, own dot products": ("reductions", [*_OWN, "--operation=dot", "--distribution=normal"]),
+    "reductions, own sums, ill-conditioned": ("reductions", [*_OWN, "--distribution=ill-conditioned"]),
     "reductions, sum": ("reductions", [*_DATA, "--distribution=lognormal"]),
     "reductions, dot": ("reductions", [*_DATA, "--operation=dot", "--distribution=normal"]),
     "reductions, float32": ("reductions", [*_DATA, "--set=problem.dtype=float32"]),
