@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo docs test test-all fuzz sanitize gpu lint wheel release clean environment
+.PHONY: help demo docs test test-all fuzz sanitize gpu aarch64 lint wheel release clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -92,6 +92,9 @@ gpu:  ## check and time the GPU path on this machine's device (needs CuPy; no ne
 	fi
 	$(GPU_PYTHON) -m benchmarks.gpu || status=$$?
 	exit $$status
+
+aarch64: environment  ## build/aarch64/python, an emulated AArch64 processor for tests (Debian, qemu-user, a cross compiler)
+	@tools/aarch64.sh $(RUN)
 
 lint: environment $(VENV)/stamp-tests  ## ruff: rules and format; mypy: types
 	$(RUN) -m ruff check .

@@ -142,10 +142,12 @@ def judge(root: Path, settings: list[str], cases: list[str]) -> list[dict]:
                 continue
             comparison = compare(frames, (base.run, 0), (other.run, 0))
             differences = apart(json.loads(base.environment), json.loads(other.environment), "run")
+            first = where(comparison.first) if comparison.differs else ""
             rows.append(
                 {
                     "setting": name, "case": case, "compared": comparison.compared, "comparable": comparison.comparable,
-                    "equal": comparison.equal, "first": where(comparison.first) if comparison.differs else "",
+                    "equal": comparison.equal, "first": first,
+                    "shown": "=" if comparison.equal else first or "not comparable",
                     "chosen": {key: [a, b] for key, a, b in differences if key.startswith("arithmetic.")},
                 }
             )  # fmt: skip
@@ -158,8 +160,7 @@ def table(rows: list[dict]) -> list[str]:
     lines = ["| setting | " + " | ".join(cases) + " |", "|---|" + "---|" * len(cases)]
     for name in dict.fromkeys(row["setting"] for row in rows):
         same = {row["case"]: row for row in rows if row["setting"] == name}
-        cells = ["=" if same[case]["equal"] else same[case]["first"] or "not comparable" for case in cases]
-        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+        lines.append(f"| `{name}` | " + " | ".join(same[case]["shown"] for case in cases) + " |")
     return lines
 
 

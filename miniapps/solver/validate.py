@@ -161,17 +161,10 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
 
 
 def follows(config, options) -> str | None:
-    """What follows the processor: a product of another library, and eigenvalues by LAPACK."""
-    solve, tuning = config.solve, config.tuning
-    if solve.spmv == "scipy":
+    """What follows the processor: a product of another library."""
+    if config.solve.spmv == "scipy":
         return (
             "--spmv scipy computes products by SciPy, compiled for each processor; choose --spmv csr or merge"
-        )
-    methods = {solve.method, *([tuning.inner] if solve.method == "refinement" else [])}
-    if "chebyshev" in methods and (tuning.lower is None or tuning.upper is None):
-        return (
-            "--method chebyshev estimates the bounds of the spectrum by LAPACK, which chooses its kernels by the "
-            "processor; give --set tuning.lower= and --set tuning.upper=, or choose another method"
         )
     return None
 

@@ -24,14 +24,20 @@ _BOX = [
     "--set=grid.bz=4",
     "--until=20",
 ]
+_SUMS = ["--size=20000", "--arrays=1", "--samples=1"]
+_SUMS += [f"--variant={name}@native" for name in ("binned", "fixed-point", "exact")]
 CASES: dict[str, tuple[str, list[str]]] = {
     "online": ("coupled", [*_FLOW, "--set=closure.every=1"]),
     "surrogate": ("coupled", [*_FLOW, "--closure=surrogate"]),
     "online, static": ("coupled", [*_FLOW, "--set=closure.every=1", "--inference=static"]),
     "surrogate, static": ("coupled", [*_FLOW, "--closure=surrogate", "--inference=static"]),
+    "physics": ("coupled", ["--closure=physics", "--steps=1"]),  # on fewer points libraries agree about sines
     "cg": ("solver", [*_BOX, "--preconditioner=multigrid", "--right-side=random"]),
     "gmres": ("solver", [*_BOX, "--method=gmres-mgs", "--right-side=manufactured"]),
+    "chebyshev": ("solver", [*_BOX, "--method=chebyshev", "--right-side=random"]),
     "sums": ("reductions", ["--size=1000", "--arrays=2", "--samples=2", "--variant=exact", "--variant=binned"]),
+    "lognormal": ("reductions", [*_SUMS, "--distribution=lognormal"]),
+    "dot": ("reductions", [*_SUMS, "--operation=dot", "--distribution=normal"]),
     "mlp": ("training", ["--data=digits", "--steps=4", "--evaluate-every=2"]),
     "cnn": ("training", ["--model=cnn", "--data=digits", "--steps=4", "--evaluate-every=2"]),
     "inference": ("inference", ["--data=digits", "--requests=4", "--backend=static"]),

@@ -15,7 +15,7 @@ from kernels.contract.native import LEVELS
 from miniapps import applications
 from miniapps.runner.main import main
 from miniapps.trace import read
-from tests.launch import environment, libraries, run_mpi
+from tests.launch import ROOT, environment, libraries, run_mpi
 from tests.miniapps.anywhere import CASES, QUIET
 
 SETTINGS = {
@@ -38,13 +38,16 @@ FOLLOWING = (
     "surrogate",
     "online, static",
 )  # cases whose bits follow the processor without the option
+# Without the option too, no part of these follows the processor.
+ANYWAY = ("physics", "surrogate, static", "cg", "gmres", "chebyshev", "sums", "lognormal", "dot")
+AARCH64 = ROOT / "build" / "aarch64" / "python"
 ANY = ["-m", "tests.miniapps.anywhere", "any"]
 
 
-def recorded(*words, settings=None, before=()):
+def recorded(*words, settings=None, python=(sys.executable,)):
     """What the cases recorded in a process of its own: {case: hashes}."""
     done = subprocess.run(
-        [*before, sys.executable, "-m", "tests.miniapps.anywhere", *words],
+        [*python, "-m", "tests.miniapps.anywhere", *words],
         env=environment(settings or {}), capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -73,6 +76,11 @@ def test_without_the_option_these_settings_change_bits(least):
     assert any(one[case] != other[case] for case in FOLLOWING)
 
 
+def test_data_and_own_kernels_follow_no_library_without_the_option_either(here):
+    found = recorded("this", "best", *ANYWAY, settings=LEAST)
+    assert {case: hashes[0] for case, hashes in found.items()} == {case: here[case][0] for case in ANYWAY}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_setting_changes_a_bit(name, here):
@@ -98,13 +106,21 @@ def test_nor_do_more_ranks(library, size, here):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processor", ["Nehalem", "Haswell"])
+@pytest.mark.parametrize("processor", ["Nehalem", "Haswell", "EPYC-Rome"])
 def test_an_emulated_processor_has_the_same_bits(processor, here):
     if (emulator := shutil.which("qemu-x86_64")) is None:
         pytest.skip("no qemu-x86_64")
-    cases = ["online", "mlp"]
-    found = recorded("any", "best", *cases, before=[emulator, "-cpu", processor])
+    cases = ["online", "mlp", *ANYWAY]
+    found = recorded("any", "best", *cases, python=[emulator, "-cpu", processor, sys.executable])
     assert found == {case: here[case] for case in cases}
+
+
+@pytest.mark.slow
+def test_aarch64_has_the_same_bits(here):
+    if not AARCH64.exists():
+        pytest.skip(f"no {AARCH64.relative_to(ROOT)}: make aarch64")
+    cases = ["online", "mlp", *ANYWAY]
+    assert recorded("any", "best", *cases, python=[AARCH64]) == {case: here[case] for case in cases}
 
 
 def started(app, tmp_path, *options):
@@ -114,7 +130,6 @@ def started(app, tmp_path, *options):
 @pytest.mark.parametrize(("app", "options", "parts"), [
     ("coupled", ["--guarantee=none"], ["--guarantee none promises no bits", "run, layout or exact"]),
     ("coupled", ["--set=closure.batch=rank", "--guarantee=run"], ["closure.batch = rank", "closure.batch = block"]),
-    ("solver", ["--method=chebyshev"], ["--method chebyshev", "LAPACK", "tuning.lower"]),
     ("solver", ["--spmv=scipy", "--guarantee=run"], ["--spmv scipy", "--spmv csr"]),
     ("reductions", ["--variant=numpy", "--guarantee=run"], ["numpy@numpy adds by a library", "--variant sptr"]),
     ("training", ["--model=graphsage"], ["--model graphsage", "by torch", "choose"]),
