@@ -34,8 +34,10 @@ fi
 if [ ! -d "$home/site/torch" ]; then
     echo "fetching packages for AArch64 from the package index (150 MB)"
     wanted=$("$python" -c 'from importlib.metadata import version
-for name in "numpy mpi4py h5py msgspec xxhash ml_dtypes mpich".split(): print(name + "==" + version(name))')
-    "$python" -m pip --disable-pip-version-check -q install --target "$home/site" --only-binary=:all: \
+for name in """numpy mpi4py h5py msgspec xxhash ml_dtypes mpich
+    filelock fsspec jinja2 markupsafe networkx sympy mpmath typing_extensions setuptools""".split():
+    print(name + "==" + version(name))')
+    "$python" -m pip --disable-pip-version-check -q install --target "$home/site" --only-binary=:all: --no-deps \
         --implementation cp --python-version "$version" --platform manylinux_2_28_aarch64 \
         --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 \
         $wanted torch==2.8.0

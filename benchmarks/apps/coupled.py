@@ -11,7 +11,8 @@ inference    deck M under layout: ratio of the time per step, and on 1 rank of p
              schedule evaluates the closure in one call per rank) to torch (chains of kernels.contract); for a network
              that learns and for one that does not, on 1 rank and on P
 coarse       decks S and M on one rank, no closure: ratio of the time per step, the coarsest grid solved by products
-             with tables of waves, to the time with NumPy's Fourier transforms, whose bits depend on the processor
+             with tables of waves, to the time with NumPy's Fourier transforms, whose bits depend on the processor; of
+             processor time too, which has the start of a run in it
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -133,8 +134,19 @@ def coarse(options) -> list[dict]:
     solvers, rows = {"products": multigrid.direct, "transforms": by_transforms}, []
     for deck in ("S", "M"):
 
-        def seconds(solver: str, deck=deck) -> float:
-            given = ["--deck", deck, "--steps", str(options.steps), "--closure", "none", "--no-progress"]
+        def costs(solver: str, deck=deck) -> tuple[float, float]:
+            given = [
+                "--deck",
+                deck,
+                "--steps",
+                str(options.steps),
+                "--closure",
+                "none",
+                "--no-progress",
+                "--log-level",
+                "error",
+            ]
+            begin = time.process_time()
             with tempfile.TemporaryDirectory() as scratch, io.StringIO() as printed:
                 with (
                     patch.object(multigrid, "direct", solvers[solver]),
@@ -144,13 +156,14 @@ def coarse(options) -> list[dict]:
                 if code:
                     raise RuntimeError(printed.getvalue())
                 result = json.loads(Path(scratch, "run", "result.json").read_text())
-            return result["fom"]["steps"]["value"]
+            return result["fom"]["steps"]["value"], (time.process_time() - begin) / options.steps
 
-        times = in_turn(
-            {solver: partial(seconds, solver) for solver in solvers}, options.rounds, options.quiet
-        )
-        each = {f"{solver}, ms per step": (1e3 * median(own), own) for solver, own in times.items()}
-        each["products / transforms"] = ratio(times["products"], times["transforms"]), []
+        turns = in_turn({solver: partial(costs, solver) for solver in solvers}, options.rounds, options.quiet)
+        each = {}
+        for clock, what in enumerate(("ms per step", "CPU ms per step")):
+            times = {solver: [cost[clock] for cost in own] for solver, own in turns.items()}
+            each |= {f"{solver}, {what}": (1e3 * median(own), own) for solver, own in times.items()}
+            each[f"products / transforms, {what}"] = ratio(times["products"], times["transforms"]), []
         rows += [
             {"part": "coarse", "what": f"deck {deck}: {what}", "figure": figure, "raw": raw}
             for what, (figure, raw) in each.items()

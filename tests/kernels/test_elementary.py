@@ -5,6 +5,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,6 +235,14 @@ def printed(command, env):
 @pytest.mark.parametrize("held", HELD)
 def test_bits_are_fixed_whatever_the_libraries_choose(held):
     assert printed([sys.executable, "-c", PROGRAM], HELD[held]) == FIXED
+
+
+def test_the_c_library_hears_its_setting():
+    if " fma " not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("no processor with FMA, without which the C library has nothing to leave out")
+    program = "import math; print(hash(tuple(math.sin(k * 0.1) for k in range(100000))))"
+    plain, held = (printed([sys.executable, "-c", program], HELD[name]) for name in list(HELD)[:2])
+    assert plain != held
 
 
 @pytest.mark.slow
