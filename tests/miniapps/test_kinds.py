@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from miniapps.cpus.layers import LAYERS, VARIABLES
 from miniapps.system import environment, kinds
 from miniapps.system.scope import AMONG, mixed
 
@@ -121,3 +122,26 @@ def test_names_of_processors_alone_make_no_run_mixed():
         "processor.flags"
     ]
     assert [key for key, _ in mixed({"cpu": run["cpu"]}, "layout")] == ["cpu"]
+
+
+def test_settings_are_levels_of_the_table_of_layers():
+    """MKL has its own setting here: MKL_CBWR also holds ranks that MKL_ENABLE_INSTRUCTIONS leaves alone."""
+    levels = {
+        f"{name}={value}"
+        for layer in LAYERS
+        for held in layer.levels.values()
+        for name, value in held.items()
+    }
+    for level, held in kinds.HELD.items():
+        for layer, setting in held.items():
+            name, _, value = setting.partition("=")
+            assert name in VARIABLES, setting
+            if layer == "C library":
+                assert set(value.partition("=")[2].split(",")) <= {
+                    word
+                    for each in levels
+                    if each.startswith(name)
+                    for word in each.split("=", 2)[2].split(",")
+                }
+            elif layer != "MKL" and (layer, level) != ("ATen", "x86-64-v4"):  # which has no older level
+                assert setting in levels

@@ -9,7 +9,7 @@ import pytest
 from miniapps.programs import calltrace, coverage, observing, places, rawlog
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.numbering import steps
-from miniapps.trace import read_run
+from miniapps.trace import read, read_run
 from miniapps.untrusted.regular import Refused
 from tests.miniapps.raw_logs import mixed, rows, text_lines, write_raw
 
@@ -430,3 +430,22 @@ def test_a_program_is_named_by_its_file(command, name):
 )
 def test_places_of_programs_and_names_of_outputs_are_no_part_of_a_problem(one, other, same_but, same):
     assert (arguments_of(one, same_but) == arguments_of(other, same_but)) is same
+
+
+def test_kinds_of_ranks_are_believed_only_if_they_name_every_rank(tmp_path):
+    def kinds_of(name, *lines):
+        (tmp_path / name).mkdir()
+        texts = [{"kind": entries, "ranks": ranks} for entries, ranks in lines]
+        log = rawlog.read(write_raw(tmp_path / name / "raw-00000.log", rows(), texts=texts, size=3))
+        calltrace.write(log, tmp_path / name)
+        trace = read(tmp_path / name / "rank-00000.h5")
+        assert trace.attributes["environment"].get("kinds", []) == [kind.json() for kind in log.kinds]
+        return [(kind.ranks, kind.entries) for kind in log.kinds]
+
+    older, same = {"variables.MKL_CBWR": "AVX2", "python": "3"}, {"python": "3"}
+    told = [((0, 2), {"variables.MKL_CBWR": "not set"}), ((1,), {"variables.MKL_CBWR": "AVX2"})]
+    assert kinds_of("all", (same, [0, 2]), (older, [1])) == told
+    assert kinds_of("one lacks", (same, [0]), (older, [1])) == []
+    assert kinds_of("one too many", (same, [0, 2]), (older, [1, 3])) == []
+    assert kinds_of("equal", (same, [0, 2]), (same, [1])) == []
+    assert kinds_of("no ranks", (same, ["0", 2.0, None]), (older, [1])) == []

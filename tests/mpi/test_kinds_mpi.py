@@ -51,6 +51,7 @@ def test_an_application_tells_two_kinds_before_it_computes_and_does_not_just_pas
     )
     assert f"rank{'s 2-3' if size == 4 else ' 1'}: {OTHER}. To make them equal, on all ranks: {OTHER}" in line
     assert "\nVERIFICATION: PASS (ranks of 2 kinds, for which layout promises nothing)\n" in run.stdout
+    assert "HOLDS" not in run.stdout
     result = json.loads((out / "result.json").read_text())
     last = {"ranks": "2-3" if size == 4 else "1", "entries": {"variables.ATEN_CPU_CAPABILITY": "default"}}
     assert result["kinds"][1] == last and len(result["kinds"]) == 2
