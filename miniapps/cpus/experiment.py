@@ -67,7 +67,7 @@ class Found:
     """Everything that the launches showed. `layers`: the loaded ones; `chose`: what they chose without settings;
     `unheld`: what chooses code for numbers and no setting holds it; `asking`: other files that ask the processor;
     `silent`: no process answered; `differing`: what differs between ordinary launches; `result`: the hash of the
-    ordinary result; `wall`: seconds of the first launch."""
+    ordinary result; `wall`: seconds of the second launch."""
 
     layers: list[str] = field(default_factory=list)
     chose: dict[str, str] = field(default_factory=dict)
@@ -100,6 +100,7 @@ class _Laboratory:
         self.clocks: dict[str, set[int]] = {}
         self.unsure: dict[tuple[str, str], Launch] = {}
         self.first = self.launch("the program as it is")
+        self.usual = self.first.answers
         if self.first.outcome.code:
             raise UsageError(f"the program ended with {self.first.outcome.code}{self.said(self.first)}")
 
@@ -107,7 +108,7 @@ class _Laboratory:
         """One launch with the variables `held`, under qemu as `model` if this is not empty."""
         self.show(self.count / max(self.expected, self.count + 1), name)
         self.count += 1
-        place = _place_of_program(self.plan.command, self.first.answers.programs) if model else 0
+        place = _place_of_program(self.plan.command, self.usual.programs) if model else 0
         emulator = Emulator(model, place) if model else None
         launched = launches.launch(self.plan, self.folder / str(self.count), held or {}, emulator)
         if not model:
@@ -132,7 +133,7 @@ class _Laboratory:
         name = f"{layer or 'all layers'} as of {level}"
         launched = self.launch(name, held)
         chose = launched.answers.of(layer) if layer else ""
-        if layer and (ignored := _ignored(layer, held, self.first, launched, host, level)):
+        if layer and (ignored := _ignored(layer, held, self.usual, launched, host, level)):
             return Row(layer, level, held, chose, ignored[0], why=ignored[1])
         found = self.judged(layer, level, held, chose, launched)
         if found.state in (DIFFERS, UNSURE):
@@ -184,7 +185,8 @@ def experiment(
     lab = _Laboratory(plan, folder, leave_out, show)
     time.sleep(max(0.0, APART_S - (time.time() - begin)))
     ordinary = [lab.first, lab.launch("the program again")]
-    answers = lab.first.answers
+    # Not the first launch's, in which programs may compile what they keep.
+    answers = lab.usual = ordinary[1].answers
     numbers, others = dispatch.unheld(
         answers.loaded, answers.programs or [shutil.which(plan.command[0]) or ""]
     )
@@ -195,7 +197,7 @@ def experiment(
         asking=others,
         silent=not answers.programs,
         differing=unrepeated(ordinary[0].outcome, ordinary[1].outcome, leave_out),
-        wall=lab.first.outcome.wall,
+        wall=ordinary[1].outcome.wall,
         launches=lab.count,
     )
     if found.differing.others:
@@ -249,7 +251,7 @@ def effective(command: tuple[str, ...]) -> list[tuple[str, str, Mapping[str, str
             for level, held in levels.items():
                 if NEEDS.get(level, 2) <= host:
                     launched = lab.launch(level, held)
-                    if not _ignored(layer, held, lab.first, launched, host, level):
+                    if not _ignored(layer, held, lab.usual, launched, host, level):
                         found.append((layer, level, held))
     return found
 
@@ -288,7 +290,7 @@ def _held(
 
 
 def _ignored(
-    layer: str, held: Mapping[str, str], ordinary: Launch, launched: Launch, host: int, level: str
+    layer: str, held: Mapping[str, str], ordinary: Answers, launched: Launch, host: int, level: str
 ) -> tuple[str, str] | None:
     """The state and the reason if the setting `held` did not make the library choose other code; None if it did."""
     for name in held:
@@ -296,7 +298,7 @@ def _ignored(
         if values and beside(os.environ, held)[name] not in values:
             theirs = " or ".join(sorted(filter(None, values))) or "nothing"
             return NOT_HELD, f"the program itself sets {name} to {theirs}"
-    answer, usual = launched.answers.of(layer), ordinary.answers.of(layer)
+    answer, usual = launched.answers.of(layer), ordinary.of(layer)
     if not answer and not launched.outcome.code:
         return NOT_HELD, "the library does not say what it chose"
     if answer != usual:
