@@ -12,5 +12,6 @@ from miniapps.runner.main import App
 APP = App(
     name="mesh",
     config=MeshConfig,
+    serves=("processor",),
     summary="training of models cut over a mesh of ranks",
 )

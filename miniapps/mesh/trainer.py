@@ -19,6 +19,7 @@ from miniapps.learning.optimisers import optimiser, rate_at
 from miniapps.learning.samples import images
 from miniapps.learning.samples.images import Labelled
 from miniapps.learning.weights import combined, fingerprints
+from miniapps.mesh.initial import drawn
 from miniapps.mesh.problem import Inputs, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.capture.export import export
@@ -65,6 +66,7 @@ class MeshTrainer(Trainer):
             watch=None if ctx.watch is None else self._watched,
             timed=self._timed,
             reducers=self._reducer,
+            anywhere=ctx.options.processor == "any",
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.optimiser = self.learner.optimiser
@@ -184,10 +186,7 @@ class MeshTrainer(Trainer):
         """The plan; the whole parameters, buffers and inputs; and the model FLOPs of a step."""
         config, model = self.config, models.model(self.config.model.name)
         sizes, inputs = deck(config), self.inputs.at(1)
-        before = torch.get_rng_state()
-        torch.manual_seed(config.seeds.init)
-        network = model.module(sizes)
-        torch.set_rng_state(before)
+        network = drawn(model.module, sizes, config.seeds.init)
         graph = export(network, inputs)
         plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse)
         whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}

@@ -16,7 +16,7 @@ from miniapps.mesh.problem import counts, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import Compute, Plan
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
@@ -85,6 +85,29 @@ def validate(config: Any, options: Any, size: int) -> None:
         raise ChoiceError(f"--blocks: {error}") from error
     load(config)
     HOLDING.check(config, options, size)
+
+
+def follows(config: Any, options: Any) -> str | None:
+    """What follows the processor: the first operation or initial weights that only torch computes. Makes a plan."""
+    from miniapps.mesh.initial import undrawn
+    from miniapps.partition.execution.compute import Kernels
+
+    model = models.model(config.model.name)
+    kept = f"choose another --model than {config.model.name}, such as gpt"
+    if of_torch := undrawn(model.module(deck(config))):
+        return f"torch draws the initial {of_torch[0]}, by functions compiled for each processor; {kept}"
+    kernels = Kernels(options.policy.level, options.threads, anywhere=True)
+    plan = _plan(config)
+    for step in plan.steps:
+        if isinstance(step, Compute) and step.kernel != "random":
+            floating = plan.values[step.results[0]].dtype.startswith("float")
+            if step.kernel == "create" and floating and not step.target.startswith("aten.full."):
+                return f"torch computes {step.target} (node {step.node}) for each processor otherwise; {kept}"
+            try:
+                kernels.function(step.target, step.kernel, dict(step.kwargs))
+            except ChoiceError as error:
+                return f"{error} (node {step.node}); {kept}"
+    return None
 
 
 def _plan(config: Any) -> Plan:

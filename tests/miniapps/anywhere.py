@@ -40,6 +40,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "dot": ("reductions", [*_SUMS, "--operation=dot", "--distribution=normal"]),
     "mlp": ("training", ["--data=digits", "--steps=4", "--evaluate-every=2"]),
     "cnn": ("training", ["--model=cnn", "--data=digits", "--steps=4", "--evaluate-every=2"]),
+    "gpt": ("mesh", [
+        "--model=gpt", "--steps=2", "--set=model.hidden=16", "--set=model.heads=2", "--set=model.layers=1",
+        "--set=model.tokens=8", "--set=training.batch=8", "--set=training.micro=2",
+    ]),
     "inference": ("inference", ["--data=digits", "--requests=4", "--backend=static"]),
 }  # fmt: skip
 

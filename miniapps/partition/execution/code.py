@@ -279,7 +279,7 @@ class Writer:
                 return
             tensor = torch.full(shape, value, dtype=dtype)
         else:
-            function = self.kernels.function(step.target, "torch", {})
+            function = self.kernels.function(step.target, "create", {})
             tensor = function(*step.args).to(dtype)
             for d, index in enumerate(indices):
                 tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))

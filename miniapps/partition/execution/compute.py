@@ -7,6 +7,10 @@ Under `none` and `run` they are torch's. Under `layout` and `exact` the bits of 
 that are not summed. Products, convolutions and sums of rows are chains over the summed length (`kernels.contract`).
 Operations on elements get only whole vectors, where vectors and tails would differ in bits. Rows are normalised in
 contiguous memory. torch then uses one thread, because the shares of threads have tails too.
+
+`Kernels(level, threads, anywhere=True)` has the same under `run`, and bits that do not follow the processor: what torch
+may compute otherwise with other instruction sets is replaced (`fixed`). It raises ChoiceError for an operation that
+cannot be.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ from torch.nn.functional import pad
 
 from kernels.contract import native
 from kernels.contract.native_attention import attention, attention_backward
-from kernels.guarantees import meets
+from kernels.guarantees import ChoiceError, meets
+from miniapps.partition.execution.fixed import fixed
 
 aten = torch.ops.aten
 VECTOR = 64  # elements, a multiple of every vector length
@@ -34,6 +39,19 @@ NAMES = """
     minimum mul ne neg relu round sgn sign sqrt sub threshold threshold_backward _to_copy trunc where
 """
 ROUNDED = frozenset(NAMES.split())
+# Copies, comparisons, and additions in the order of their places.
+EXACT = (
+    "amax",
+    "amin",
+    "embedding",
+    "embedding_dense_backward",
+    "gather",
+    "index_select",
+    "max",
+    "min",
+    "scatter",
+    "topk",
+)
 NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 
 
@@ -65,8 +83,8 @@ class Kernels:
     """Functions for the operations of a plan; `threads`: of the suite's kernels, and of torch under `none` and
     `run`."""
 
-    def __init__(self, level: str, threads: int = 1):
-        self.layout, self.threads = meets(level, "layout"), threads
+    def __init__(self, level: str, threads: int = 1, anywhere: bool = False):
+        self.layout, self.threads, self.anywhere = anywhere or meets(level, "layout"), threads, anywhere
 
     def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
         """The function that computes `target`, to be called with all of its arguments."""
@@ -83,15 +101,27 @@ class Kernels:
             return self.attention
         if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
             return self.attention_backward
-        if name == "logsumexp":
+        if name == "logsumexp" and not self.anywhere:
             return self.logsumexp
         if name == "prod":
             return product_of_rows
+        if self.anywhere:
+            return self.same_anywhere(name, target, kernel, kwargs)
         if kernel == "pointwise" and (name not in ROUNDED or "alpha" in kwargs or "rounding_mode" in kwargs):
             return flat(named(target))
         if name in NORMALISED:
             return along_last(named(target), 2 if "backward" in name else 1)
         return named(target)
+
+    def same_anywhere(self, name: str, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
+        """The function of an operation that is neither a chain nor attention, with the bits of any processor. Raises
+        ChoiceError if there is none."""
+        if (own := fixed(name, kwargs, self.rowsum)) is not None:
+            return own
+        exact = name in ROUNDED and "alpha" not in kwargs and "rounding_mode" not in kwargs
+        if exact or name in EXACT or kernel in ("view", "create", "random"):
+            return named(target)
+        raise ChoiceError(f"torch computes {name}, and chooses its kernels by the processor")
 
     def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
         """The function that computes a product or a sum over blocks of these lengths under `layout`. It adds the blocks

@@ -43,6 +43,7 @@ class Program:
 
     `watch(name, tensor or tensors of blocks)` gets every value; `timed(region, kind, function, nbytes)` may wrap
     functions that compute or communicate; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
+    `anywhere`: kernels with the bits of any processor.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class Program:
         watch: Callable | None = None,
         timed: Callable | None = None,
         reducers: Callable | None = None,
+        anywhere: bool = False,
     ):
         known("guarantee", level, LEVELS)
         padded = known("shapes", shapes, SHAPES) == "padded"
         self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
         rank = 0 if comm is None else comm.rank
         layout = meets(level, "layout")
-        torch.set_num_threads(1 if layout else threads)
+        torch.set_num_threads(1 if layout or anywhere else threads)
         self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
@@ -70,7 +72,9 @@ class Program:
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
         self._reducers = reducers
-        writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch, timed)
+        writer = Writer(
+            self.bound, Kernels(level, threads, anywhere), self._exchange, self._total, watch, timed
+        )
         leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
         self.text = writer.text(leaving)
         self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
