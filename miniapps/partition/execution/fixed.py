@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels.contract.elements import element
+from kernels.contract import elements
 
 # Of `kernels.contract.elements`, as torch has them; the square root too, since torch's may be MKL's, which rounds
 # otherwise with other instruction sets.
@@ -40,6 +40,11 @@ def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable) -> Callable | 
 
 
 # ---- elements
+
+
+def element(name: str, x: torch.Tensor) -> Any:
+    """A function of `kernels.contract.elements`: a tensor."""
+    return elements.element(name, x)
 
 
 def _add(a, b, *, alpha=1):
