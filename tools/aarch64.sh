@@ -37,10 +37,12 @@ if [ ! -d "$home/site/torch" ]; then
 for name in """numpy mpi4py h5py msgspec xxhash ml_dtypes mpich
     filelock fsspec jinja2 markupsafe networkx sympy mpmath typing_extensions setuptools""".split():
     print(name + "==" + version(name))')
-    "$python" -m pip --disable-pip-version-check -q install --target "$home/site" --only-binary=:all: --no-deps \
+    "$python" -m pip --disable-pip-version-check -q download -d "$home/wheels" --only-binary=:all: --no-deps \
         --implementation cp --python-version "$version" --platform manylinux_2_28_aarch64 \
         --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 \
         $wanted torch==2.8.0
+    for wheel in "$home"/wheels/*.whl; do "$python" -m zipfile -e "$wheel" "$home/site"; done
+    rm -r "$home/wheels"
 fi
 
 echo "building kernels._native for AArch64"
@@ -49,11 +51,12 @@ CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ LDSHARED="aarch64-linux-gnu-g
 tag=$(echo "$version" | tr -d .)
 cp "$home"/lib/kernels/_native*.so "kernels/_native.cpython-$tag-aarch64-linux-gnu.so"
 
-libraries=$home/root/lib/aarch64-linux-gnu:$home/root/usr/lib/aarch64-linux-gnu:$home/site/lib
+mpi=$(echo "$home"/site/mpich-*.data/data/lib)
+libraries=$home/root/lib/aarch64-linux-gnu:$home/root/usr/lib/aarch64-linux-gnu:$mpi
 cat >"$home/python" <<END
 #!/bin/sh
 exec qemu-aarch64 -L "$home/root" -E LD_LIBRARY_PATH="$libraries" -E PYTHONHOME="$home/root/usr" \\
-    -E PYTHONPATH="$PWD:$home/site" -E MPI4PY_LIBMPI="$home/site/lib/libmpi.so.12" -U LD_PRELOAD \\
+    -E PYTHONPATH="$PWD:$home/site" -E MPI4PY_LIBMPI="$mpi/libmpi.so.12" -U LD_PRELOAD \\
     "$home/root/usr/bin/python$version" "\$@"
 END
 chmod +x "$home/python"
