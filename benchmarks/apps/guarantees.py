@@ -7,7 +7,7 @@ clock        on 2 ranks: ratio of the time per step under layout to that under n
 processor    the same on 1 rank, in processor time, which leaves out waiting for a core
 products     the products and convolutions of both networks of training, forward and backward, on one thread: ratio of
              4 micro-batches of 32 samples to one call of torch for 128, and the time of both; the MLP has chains of
-             kernels.contract for all micro-batches at once, the CNN 4 calls of torch
+             kernels.contract for all micro-batches at once, the CNN 4 calls of torch, as it had before it had chains
 """
 
 import os
