@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -56,10 +57,11 @@ def verdict(found: Found) -> tuple[str, str]:
             f"open: under {_name(unsteady)} the program differs from launch to launch, at {unsteady.difference}",
         )
     if not found.emulated:
-        if found.silent:
+        if found.unanswered:
+            names = _listed(printable(os.path.basename(name)) for name in found.unanswered[:ASKING])
             return (
                 OPEN,
-                "open: no process told its libraries: it is linked statically, or a signal ended it",
+                f"open: {names} did not tell its libraries: linked statically, ended by a signal, or elsewhere",
             )
         if found.unheld:
             return OPEN, f"open: equal with every setting, but no setting holds {_listed(found.unheld)}"
@@ -182,10 +184,8 @@ def lines(found: Found, command: tuple[str, ...], quiet: bool) -> list[str]:
         else:
             text.append(f"             do not hold it to one result: {found.held.difference}")
     for name, places in found.differing.clocks.items():
-        count = len(places)
-        text.append(
-            f"  left out   {count} line{'s' * (count > 1)} of {printable(name)} with times, which differ by themselves"
-        )
+        many = f"{len(places)} times" if len(places) > 1 else "1 time"
+        text.append(f"  left out   {many} in {printable(name)}, different in each launch")
     if not found.emulated:
         text.append(f"  unseen     {LIMITS}")
         if found.asking:
@@ -230,7 +230,7 @@ def content(found: Found, command: tuple[str, ...]) -> dict[str, Any]:
         "program": list(command), "verdict": kind, "sentence": sentence, "layers": found.layers, "chose": found.chose,
         "unheld": found.unheld, "asking": found.asking, "rows": rows(found.rows), "emulated": rows(found.emulated),
         "held": held,
-        "left_out": {name: sorted(line + 1 for line in places) for name, places in found.differing.clocks.items()},
+        "left_out": {name: sorted({line + 1 for line, _ in places}) for name, places in found.differing.clocks.items()},
         "processor": cpu_model(), "instructions": instructions(), "result": found.result,
         "launches": found.launches, "seconds": found.wall,
     }  # fmt: skip

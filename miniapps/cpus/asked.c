@@ -3,12 +3,16 @@
    `chose LAYER`.
 
    The answers come from the end of the process, since programs load libraries late and set variables themselves. They
-   are written in `exit`, `_exit` and after `main` returns, before any library is unloaded; a process that a signal ends
-   writes none. Nothing else of the program changes. */
+   are written in `exit`, `_exit` and after `main` returns, before any library is unloaded. A program that is linked
+   statically, or that a signal ends, writes none; a note by the process that starts it, HOST-PID.started with its name,
+   shows that it lacks. With FPNA_NOT_ASKED a process writes no more than that it ended. Nothing else of the program
+   changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,16 +111,30 @@ static int ask(struct dl_phdr_info *info, size_t size, void *file) {
   return 0;
 }
 
+/* The file of a process; 0 if nobody asks. Several nodes may write into one folder. */
+static int file_of(char *path, size_t size, pid_t process, const char *suffix) {
+  const char *folder = getenv("FPNA_ASKED");
+  char host[256] = "";
+  if (!folder) return 0;
+  gethostname(host, sizeof host - 1);
+  return snprintf(path, size, "%s/%s-%ld%s", folder, host, (long)process, suffix) < (int)size;
+}
+
 static void answer(void) {
   static int answered;
-  const char *folder = getenv("FPNA_ASKED"), *names = getenv("FPNA_ASKED_NAMES");
-  if (!folder || __atomic_exchange_n(&answered, 1, __ATOMIC_SEQ_CST)) return;
   char path[4096], program[4096];
+  if (__atomic_exchange_n(&answered, 1, __ATOMIC_SEQ_CST) || !file_of(path, sizeof path, getpid(), "")) return;
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length < 0 || snprintf(path, sizeof path, "%s/%ld", folder, (long)getpid()) >= (int)sizeof path) return;
+  if (length < 0) return;
   program[length] = 0;
   FILE *out = fopen(path, "we");
   if (!out) return;
+  const char *names = getenv("FPNA_ASKED_NAMES");
+  if (getenv("FPNA_NOT_ASKED")) {
+    fprintf(out, "end\t\t\n");
+    fclose(out);
+    return;
+  }
   fprintf(out, "program\t%s\t\n", program);
   char *copy = strdup(names ? names : ""), *rest = NULL;
   for (char *each = strtok_r(copy, ":", &rest); each; each = strtok_r(NULL, ":", &rest))
@@ -139,6 +157,66 @@ EXPORTED void _exit(int code) {
   void (*end)(int) = (void (*)(int))dlsym(RTLD_NEXT, "_exit");
   end(code);
   abort();
+}
+
+/* Notes that `process` becomes `program`. Also called between vfork and exec, so without memory of the C library. */
+static void note(pid_t process, const char *program) {
+  char path[4096];
+  if (getenv("FPNA_NOT_ASKED") || !file_of(path, sizeof path, process, ".started")) return;
+  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  if (write(file, program, strlen(program)) < 0) unlink(path);
+  close(file);
+}
+
+static int failed(int result) {
+  int error = errno;
+  char path[4096];
+  if (file_of(path, sizeof path, getpid(), ".started")) unlink(path);
+  errno = error;
+  return result;
+}
+
+EXPORTED int execve(const char *path, char *const words[], char *const environment[]) {
+  note(getpid(), path);
+  return failed(((int (*)(const char *, char *const[], char *const[]))dlsym(RTLD_NEXT, "execve"))(path, words, environment));
+}
+
+EXPORTED int execv(const char *path, char *const words[]) {
+  note(getpid(), path);
+  return failed(((int (*)(const char *, char *const[]))dlsym(RTLD_NEXT, "execv"))(path, words));
+}
+
+EXPORTED int execvp(const char *path, char *const words[]) {
+  note(getpid(), path);
+  return failed(((int (*)(const char *, char *const[]))dlsym(RTLD_NEXT, "execvp"))(path, words));
+}
+
+EXPORTED int execvpe(const char *path, char *const words[], char *const environment[]) {
+  note(getpid(), path);
+  return failed(((int (*)(const char *, char *const[], char *const[]))dlsym(RTLD_NEXT, "execvpe"))(path, words, environment));
+}
+
+typedef int (*spawn_type)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                          char *const[], char *const[]);
+
+static int spawned(const char *name, pid_t *process, const char *path, const posix_spawn_file_actions_t *actions,
+                   const posix_spawnattr_t *attributes, char *const words[], char *const environment[]) {
+  pid_t own = 0;
+  int error = ((spawn_type)dlsym(RTLD_NEXT, name))(&own, path, actions, attributes, words, environment);
+  if (!error) note(own, path);
+  if (process) *process = own;
+  return error;
+}
+
+EXPORTED int posix_spawn(pid_t *process, const char *path, const posix_spawn_file_actions_t *actions,
+                         const posix_spawnattr_t *attributes, char *const words[], char *const environment[]) {
+  return spawned("posix_spawn", process, path, actions, attributes, words, environment);
+}
+
+EXPORTED int posix_spawnp(pid_t *process, const char *path, const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attributes, char *const words[], char *const environment[]) {
+  return spawned("posix_spawnp", process, path, actions, attributes, words, environment);
 }
 
 typedef int (*main_type)(int, char **, char **);

@@ -24,6 +24,7 @@ FLAGS = ("-O1", "-fPIC", "-shared", "-fvisibility=hidden")
 COMPILERS = ("cc", "gcc", "clang")
 MOST = 2**24  # bytes of the answers of a process
 ASK_S = 120.0
+STARTED = ".started"  # the suffix of the note on a process that was started
 BASELINE = "baseline"  # the answer of NumPy without dispatched features
 # In an interpreter with NumPy or torch; prints JSON.
 ASK_NUMPY = """
@@ -47,11 +48,13 @@ torch.nn.functional.conv2d(torch.ones(4, 16, 8, 8), torch.ones(16, 16, 3, 3))
 @dataclass
 class Answers:
     """What the processes of a launch answered. `programs`: executables, in the order of their answers; `loaded`:
-    libraries by path; `chose`: the answer of each layer, by library; `variables`: the values at the end of each
-    process that loaded a layer; `pythons`: the executables that loaded NumPy or torch, by the library's path."""
+    libraries by path; `unanswered`: programs that were started and gave no answer; `chose`: the answer of each layer,
+    by library; `variables`: the values at the end of each process that loaded a layer; `pythons`: the executables that
+    loaded NumPy or torch, by the library's path."""
 
     programs: list[str] = field(default_factory=list)
     loaded: set[str] = field(default_factory=set)
+    unanswered: list[str] = field(default_factory=list)
     chose: dict[tuple[str, str], str] = field(default_factory=dict)
     variables: dict[str, set[str]] = field(default_factory=dict)
     pythons: dict[str, str] = field(default_factory=dict)
@@ -94,19 +97,25 @@ def settings(library: Path, folder: Path, environment: Mapping[str, str]) -> dic
 
 def answers(folder: Path) -> Answers:
     """Reads the answers of a launch. A process that a signal ended left none, or no whole ones."""
-    found = Answers()
+    found, ended = Answers(), set()
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
         with contextlib.suppress(OSError, Refused):
-            _of_process(read_bytes(path, MOST).decode(errors="replace"), found)
+            if path.suffix != STARTED and _of_process(read_bytes(path, MOST).decode(errors="replace"), found):
+                ended.add(path.name)
+    started = {path for path in folder.glob(f"*{STARTED}") if path.name.removesuffix(STARTED) not in ended}
+    found.unanswered = sorted({read_bytes(path, MOST).decode(errors="replace") for path in started})
     return found
 
 
-def _of_process(text: str, found: Answers) -> None:
+def _of_process(text: str, found: Answers) -> bool:
+    """Adds the answers of a process to `found`; whether they are whole."""
     lines = [line.split("\t", 2) for line in text.splitlines()]
     rows = [line for line in lines if len(line) == 3]
     if not rows or rows[-1][0] != "end":
-        return
+        return False
     program = next((path for kind, path, _ in rows if kind == "program"), "")
+    if not program:
+        return True
     found.programs.append(program)
     here = False
     for kind, path, value in rows:
@@ -123,6 +132,7 @@ def _of_process(text: str, found: Answers) -> None:
     if here:
         for name in VARIABLES:
             found.variables.setdefault(name, set()).add(given.get(name, ""))
+    return True
 
 
 def ask_interpreters(found: Answers, environment: Mapping[str, str]) -> None:

@@ -126,7 +126,9 @@ def _answer(options: argparse.Namespace, command: tuple[str, ...], prog: str) ->
         raise UsageError(f"--input {options.input}: no such file")
     if options.directory == COPY and not any(OWN in word for word in command):
         require_copyable(Path.cwd())
-    plan = Plan(command, options.directory, options.input, options.timeout, asking.library())
+    plan = Plan(
+        command, options.directory, options.input, options.timeout, asking.library(), options.keep is not None
+    )
     other = against.read(options.against) if options.against else None
     progress = Progress("cpus", quiet=options.quiet)
     with launching.kept(options.keep, "fpna-cpus-") as folder:

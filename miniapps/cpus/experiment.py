@@ -4,6 +4,7 @@ show which settings hold the program to one result."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import tempfile
@@ -16,7 +17,7 @@ from miniapps.cpus import asking, dispatch, launches
 from miniapps.cpus.asking import Answers
 from miniapps.cpus.launches import Emulator, Launch, Plan
 from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together
-from miniapps.cpus.outcomes import Difference, Unrepeated, digest, first_difference, unrepeated
+from miniapps.cpus.outcomes import Clocks, Difference, Unrepeated, digest, first_difference, unrepeated
 from miniapps.errors import UsageError
 from miniapps.launching import TIMEOUT_S
 from miniapps.system.environment import instructions
@@ -29,6 +30,7 @@ NOT_HELD = "not held"  # the library, or the program, ignores the setting
 UNSTEADY = "unsteady"  # two launches under the setting differ
 UNSURE = "unsure"  # only numbers beside a word of time differ
 TOLD = (EQUAL, DIFFERS, FAILED, HERE)  # states that tell something of processors
+STARTS = re.compile(r"(mpirun|mpiexec|hydra_|orte|prte|prun|srun|aprun|jsrun|ibrun)")  # names of launchers
 LEVELS = {"x86-64-v4": 4, "x86-64-v3": 3}
 
 
@@ -66,14 +68,14 @@ class Held:
 class Found:
     """Everything that the launches showed. `layers`: the loaded ones; `chose`: what they chose without settings;
     `unheld`: what chooses code for numbers and no setting holds it; `asking`: other files that ask the processor;
-    `silent`: no process answered; `differing`: what differs between ordinary launches; `result`: the hash of the
-    ordinary result; `wall`: seconds of the second launch."""
+    `unanswered`: programs that did not tell their libraries; `differing`: what differs between ordinary launches;
+    `result`: the hash of the ordinary result; `wall`: seconds of the second launch."""
 
     layers: list[str] = field(default_factory=list)
     chose: dict[str, str] = field(default_factory=dict)
     unheld: list[str] = field(default_factory=list)
     asking: list[str] = field(default_factory=list)
-    silent: bool = False
+    unanswered: list[str] = field(default_factory=list)
     differing: Unrepeated = field(default_factory=Unrepeated)
     rows: list[Row] = field(default_factory=list)
     emulated: list[Row] = field(default_factory=list)
@@ -97,7 +99,7 @@ class _Laboratory:
     ):
         self.plan, self.folder, self.leave_out, self.show = plan, folder, leave_out, show
         self.count, self.expected = 0, 10
-        self.clocks: dict[str, set[int]] = {}
+        self.clocks: Clocks = {}
         self.unsure: dict[tuple[str, str], Launch] = {}
         self.first = self.launch("the program as it is")
         self.usual = self.first.answers
@@ -138,10 +140,19 @@ class _Laboratory:
         found = self.judged(layer, level, held, chose, launched)
         if found.state in (DIFFERS, UNSURE):
             again = self.launch(f"{name}, again", held)
-            if unsteady := self.learned(launched, again):
+            unsteady = self.learned(launched, again)
+            self.drop(again)
+            if unsteady:
                 return replace(found, state=UNSTEADY, difference=unsteady)
-            return self.judged(layer, level, held, chose, launched)
+            found = self.judged(layer, level, held, chose, launched)
+        if found.state != UNSURE:
+            self.drop(launched)
         return found
+
+    def drop(self, launched: Launch) -> None:
+        """Removes what a launch wrote, unless all launches are to stay."""
+        if not self.plan.stay:
+            shutil.rmtree(launched.outcome.printed.parent, ignore_errors=True)
 
     def learned(self, one: Launch, other: Launch) -> Difference | None:
         """The first difference of two launches with the same settings. Lines that differ and have a word of time are
@@ -157,7 +168,7 @@ class _Laboratory:
             difference = Difference("exit code", "0", str(launched.outcome.code))
             return Row(layer, level, held, chose, FAILED, difference, self.said(launched))
         found = self.compared(self.first, launched)
-        state = EQUAL if found is None else UNSURE if found.clock else DIFFERS
+        state = EQUAL if found is None else UNSURE if found.doubtful else DIFFERS
         row = Row(layer, level, held, chose, state, found)
         if state == UNSURE:
             self.unsure[layer, level] = launched
@@ -195,7 +206,7 @@ def experiment(
         chose={layer: answers.of(layer) for layer in answers.layers},
         unheld=numbers,
         asking=others,
-        silent=not answers.programs,
+        unanswered=_unanswered(plan.command, answers),
         differing=unrepeated(ordinary[0].outcome, ordinary[1].outcome, leave_out),
         wall=ordinary[1].outcome.wall,
         launches=lab.count,
@@ -219,6 +230,8 @@ def experiment(
     for layer, level, held, needs in asked:
         if needs > host:
             found.rows.append(Row(layer, level, held, "", NEWER, why="this processor lacks its instructions"))
+        elif not layer and (wrong := _not_held(found.rows, level)):
+            found.rows.append(Row(layer, level, held, "", NOT_HELD, why=f"{wrong.layer}: {wrong.why}"))
         elif not held:
             found.rows.append(Row(layer, level, held, "", HERE, why=SAME))
         elif not layer and (same := next((row for row in found.rows if row.variables == held), None)):
@@ -238,6 +251,17 @@ def experiment(
     found.rows, found.emulated = lab.sure(found.rows), lab.sure(found.emulated)
     found.launches = lab.count
     return found
+
+
+def _unanswered(command: Sequence[str], answers: Answers) -> list[str]:
+    """The programs of a launch that did not tell their libraries. Of a launcher that starts ranks on other nodes
+    nothing is known but that only launchers answered."""
+    if answers.unanswered:
+        return answers.unanswered
+    names = {os.path.basename(path) for path in answers.programs}
+    if all(STARTS.match(name) for name in names):
+        return [command[-1] if names and len(command) > 1 else command[0]]
+    return []
 
 
 def effective(command: tuple[str, ...]) -> list[tuple[str, str, Mapping[str, str]]]:
@@ -287,6 +311,12 @@ def _held(
     against = next(filter(None, (lab.compared(alone, other) for other in others)), None)
     usual = statistics.median(each.outcome.cpu for each in ordinary)
     return Held(own, lab.result(alone), against, alone.outcome.cpu / usual if usual >= SHORT_S else None)
+
+
+def _not_held(rows: Sequence[Row], processor: str) -> Row | None:
+    """The first row of a layer that no setting held to its level on a processor."""
+    levels = next(kind.levels for kind in PROCESSORS if kind.name == processor)
+    return next((row for row in rows if levels.get(row.layer) == row.level and row.state == NOT_HELD), None)
 
 
 def _ignored(

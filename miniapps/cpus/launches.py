@@ -30,13 +30,14 @@ QEMU = "qemu-x86_64"
 @dataclass(frozen=True)
 class Plan:
     """How to launch a program: its `command`, the kind of `directory` it runs in, its standard `input`, the time limit
-    in seconds, and the `library` that asks."""
+    in seconds, the `library` that asks, and whether all launches are to `stay` on disk."""
 
     command: tuple[str, ...]
     directory: str
     input: Path | None
     timeout: float
     library: Path
+    stay: bool = False
 
     @property
     def records_itself(self) -> bool:

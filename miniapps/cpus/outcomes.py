@@ -32,11 +32,12 @@ from miniapps.untrusted.regular import kind_of, open_regular, read_bytes
 from miniapps.untrusted.text import printable
 
 MOST = 2**30  # bytes of a compared file
+NOWHERE = (-1, -1)
 SAME = "no difference seen"  # a verdict of `fpna divergence`
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?")
 # Words beside numbers that come from a clock or a process, and differ from launch to launch.
 CLOCK = re.compile(
-    r"time|elapsed|second|\bsecs?\b|\bs\b|\bms\b|\bus\b|wall|cpu|clock|date|flop|[kmg]i?b/s|/s\b|per sec|speed|rate\b|"
+    r"time|took|elapsed|second|\bsecs?\b|\b[mun]?s\b|wall|cpu|clock|date|flop|[kmg]i?b/s|/s\b|per sec|speed|rate\b|"
     r"\bpid\b|memory|rss|\d\d:\d\d",
     re.IGNORECASE,
 )
@@ -46,7 +47,8 @@ EXACT_DIGITS, SINGLE_DIGITS = 16, 8  # digits from which a printed float64, floa
 @dataclass(frozen=True)
 class Difference:
     """The first place where two launches differ: `where`, the numbers or words `a` and `b` there, their distance
-    `units` in units in the last place and `relative`, where known. `clock`: the line also has a word of time."""
+    `units` in units in the last place and `relative`, where known. `clock`: the line also has a word of time; `coarse`:
+    the numbers have few digits, so that those of a time may repeat by chance."""
 
     where: str
     a: str
@@ -54,6 +56,12 @@ class Difference:
     units: float | None = None
     relative: float | None = None
     clock: bool = False
+    coarse: bool = True
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the numbers may be times, although they repeat from launch to launch."""
+        return self.clock and self.coarse
 
     def __str__(self) -> str:
         size = "" if self.relative is None else f" ({self.relative:.2g} of it)"
@@ -75,71 +83,76 @@ class Outcome:
     written: list[str] = field(default_factory=list)
 
 
+# The places of words that differ from launch to launch beside a word of time: (line, word) from 0, by text or file.
+# Word -1 stands for the whole line.
+Clocks = dict[str, set[tuple[int, int]]]
+
+
 @dataclass
 class Unrepeated:
-    """What differs between ordinary launches: places by the name of the text or file. `clocks`: those on lines with a
-    word of time, which are left out; `others`: everything else, for which the program does not repeat."""
+    """What differs between ordinary launches: the places of times, which are left out, and `others`, for which the
+    program does not repeat."""
 
-    clocks: dict[str, set[int]] = field(default_factory=dict)
+    clocks: Clocks = field(default_factory=dict)
     others: list[Difference] = field(default_factory=list)
 
 
 def unrepeated(one: Outcome, other: Outcome, leave_out: Sequence[str]) -> Unrepeated:
-    """The differences of two ordinary launches."""
+    """The differences of two launches with the same settings."""
     found = Unrepeated()
-    for difference, name, line in _differences(one, other, leave_out, {}):
-        if difference.clock and line >= 0:
-            found.clocks.setdefault(name, set()).add(line)
+    for difference, name, place in _differences(one, other, leave_out, {}):
+        if difference.clock:
+            found.clocks.setdefault(name, set()).add(place)
         else:
             found.others.append(difference)
     return found
 
 
 def first_difference(
-    one: Outcome, other: Outcome, leave_out: Sequence[str], clocks: dict[str, set[int]]
+    one: Outcome, other: Outcome, leave_out: Sequence[str], clocks: Clocks
 ) -> Difference | None:
-    """The first difference of two launches outside the lines `clocks`; one on a line without a word of time comes
-    before others. None: they are equal."""
-    only_clock = None
+    """The first difference of two launches outside the places `clocks`; doubtful ones come last. None: they are
+    equal."""
+    doubtful = None
     for difference, _, _ in _differences(one, other, leave_out, clocks):
-        if not difference.clock:
+        if not difference.doubtful:
             return difference
-        only_clock = only_clock or difference
-    return only_clock
+        doubtful = doubtful or difference
+    return doubtful
 
 
 def _differences(
-    one: Outcome, other: Outcome, leave_out: Sequence[str], clocks: dict[str, set[int]]
-) -> Iterator[tuple[Difference, str, int]]:
-    """The differences as (difference, name of the text or file, line from 0 or -1). Standard output comes first."""
+    one: Outcome, other: Outcome, leave_out: Sequence[str], clocks: Clocks
+) -> Iterator[tuple[Difference, str, tuple[int, int]]]:
+    """The differences as (difference, name of the text or file, (line, word)). Standard output comes first."""
     if one.code != other.code:
-        yield Difference("exit code", str(one.code), str(other.code)), "", -1
+        yield Difference("exit code", str(one.code), str(other.code)), "", NOWHERE
     a, b = (_lines(read_bytes(each.printed, MOST)) or [] for each in (one, other))
     yield from _of_text("output", a, b, leave_out, clocks.get("output", set()))
     runs = [name for name in _runs(one) if name in _runs(other)]
     for name in runs:
         if difference := _of_runs(one.folder / name, other.folder / name, name):
-            yield difference, name, -1
+            yield difference, name, NOWHERE
     names = [
         name for name in sorted({*one.written, *other.written})
         if not _inside(name, runs) and not any(text in name for text in leave_out)
     ]  # fmt: skip
     for name in names:
         if name not in one.written or name not in other.written:
-            yield Difference(f"file {printable(name)} is written by one launch alone", "", ""), name, -1
+            yield Difference(f"file {printable(name)} is written by one launch alone", "", ""), name, NOWHERE
             continue
         yield from _of_files(name, one.folder / name, other.folder / name, leave_out, clocks.get(name, set()))
 
 
-def digest(one: Outcome, leave_out: Sequence[str], clocks: dict[str, set[int]]) -> str:
+def digest(one: Outcome, leave_out: Sequence[str], clocks: Clocks) -> str:
     """A hash of what a launch printed and wrote, without what is left out: of the lines of a text in alphabetical
     order, and of the fingerprints and values of runs of this suite."""
     found = hashlib.sha256()
 
     def add(name: str, text: list[str]) -> None:
         kept = [
-            line for i, line in enumerate(text)
-            if i not in clocks.get(name, ()) and not any(part in line for part in leave_out)
+            _without(line, {word for at, word in clocks.get(name, ()) if at == i}) for i, line in enumerate(text)
+            if not any(part in line for part in leave_out)
         ]  # fmt: skip
         found.update("\n".join([name, *sorted(kept), ""]).encode(errors="backslashreplace"))
 
@@ -184,10 +197,17 @@ def _lines(content: bytes) -> list[str] | None:
     return content.decode("utf-8", errors="backslashreplace").splitlines()
 
 
+def _without(line: str, words: set[int]) -> str:
+    """A line without the words at some places."""
+    if -1 in words:
+        return ""
+    return " ".join(word for i, word in enumerate(line.split()) if i not in words) if words else line
+
+
 def _of_text(
-    name: str, a: list[str], b: list[str], leave_out: Sequence[str], clocks: set[int]
-) -> Iterator[tuple[Difference, str, int]]:
-    """The differences of two texts, in which lines with a text of `leave_out` and the lines `clocks` of `a` are not
+    name: str, a: list[str], b: list[str], leave_out: Sequence[str], clocks: set[tuple[int, int]]
+) -> Iterator[tuple[Difference, str, tuple[int, int]]]:
+    """The differences of two texts, in which lines with a text of `leave_out` and the places `clocks` of `a` are not
     compared."""
 
     def kept(lines: list[str]) -> list[tuple[int, str]]:
@@ -197,24 +217,31 @@ def _of_text(
     if sorted(line for _, line in left) == sorted(line for _, line in right):
         return
     for (i, line), (_, theirs) in zip(left, right, strict=False):
-        if line != theirs and i not in clocks:
-            yield _of_line(f"{printable(name)}, line {i + 1}", line, theirs), name, i
+        if line != theirs:
+            for word, difference in _of_line(f"{printable(name)}, line {i + 1}", line, theirs):
+                if not {(i, word), (i, -1)} & clocks:
+                    yield difference, name, (i, word)
     if len(left) != len(right):
         where = f"{printable(name)}: numbers of lines"
-        yield Difference(where, str(len(left)), str(len(right))), name, -1
+        yield Difference(where, str(len(left)), str(len(right))), name, NOWHERE
 
 
-def _of_line(where: str, a: str, b: str) -> Difference:
+def _of_line(where: str, a: str, b: str) -> Iterator[tuple[int, Difference]]:
+    """(word, difference) for each word in which two lines differ; word -1 if they have not as many words."""
     clock = any(CLOCK.search(line) for line in (a, b))
-    for one, other in zip(a.split(), b.split(), strict=False):
+    words = a.split(), b.split()
+    if len(words[0]) != len(words[1]) or words[0] == words[1]:
+        yield -1, Difference(where, printable(a.strip())[:60], printable(b.strip())[:60], clock=clock)
+        return
+    for i, (one, other) in enumerate(zip(*words, strict=True)):
         if one == other:
             continue
         if NUMBER.sub("", one) == NUMBER.sub("", other):  # x=0.1, and x=0.2,
             pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=False)
             one, other = next((pair for pair in pairs if pair[0] != pair[1]), (one, other))
         units, relative = _size(one, other)
-        return Difference(where, printable(one), printable(other), units, relative, clock)
-    return Difference(where, printable(a.strip())[:60], printable(b.strip())[:60], clock=clock)
+        coarse = max(map(_digits, (one, other))) < SINGLE_DIGITS
+        yield i, Difference(where, printable(one), printable(other), units, relative, clock, coarse)
 
 
 def _size(a: str, b: str) -> tuple[float | None, float | None]:
@@ -223,16 +250,21 @@ def _size(a: str, b: str) -> tuple[float | None, float | None]:
     if not (NUMBER.fullmatch(a) and NUMBER.fullmatch(b)):
         return None, None
     x, y = (float(word.replace("d", "e").replace("D", "e")) for word in (a, b))
-    digits = max(len(re.sub(r"[eEdD].*|[^\d]", "", word).lstrip("0")) for word in (a, b))
+    digits = max(map(_digits, (a, b)))
     single = all(float(np.float32(each)) == each for each in (x, y))
     kind, enough = (np.float32, SINGLE_DIGITS) if single else (np.float64, EXACT_DIGITS)
     units = float(ulp_distance(np.array(x, kind), np.array(y, kind))) if digits >= enough else None
     return units, abs(x - y) / abs(x) if x and np.isfinite(x) and np.isfinite(y) else None
 
 
+def _digits(word: str) -> int:
+    """The significant digits of a printed number."""
+    return len(re.sub(r"[eEdD].*|[^\d]", "", word).lstrip("0"))
+
+
 def _of_files(
-    name: str, a: Path, b: Path, leave_out: Sequence[str], clocks: set[int]
-) -> Iterator[tuple[Difference, str, int]]:
+    name: str, a: Path, b: Path, leave_out: Sequence[str], clocks: set[tuple[int, int]]
+) -> Iterator[tuple[Difference, str, tuple[int, int]]]:
     shown = f"file {printable(name)}"
     kinds = [kind_of(path) for path in (a, b)]
     if any(kinds):
@@ -241,7 +273,7 @@ def _of_files(
             for path, kind in zip((a, b), kinds, strict=True)
         ]
         if links[0] != links[1]:
-            yield Difference(shown, printable(links[0]), printable(links[1])), name, -1
+            yield Difference(shown, printable(links[0]), printable(links[1])), name, NOWHERE
         return
     contents = [read_bytes(path, MOST) for path in (a, b)]
     if contents[0] == contents[1]:
@@ -249,7 +281,7 @@ def _of_files(
     arrays = [_arrays(name, path, content) for path, content in zip((a, b), contents, strict=True)]
     if arrays[0] is not None and arrays[1] is not None:
         if difference := _of_arrays(shown, arrays[0], arrays[1]):
-            yield difference, name, -1
+            yield difference, name, NOWHERE
         return
     texts = [_lines(content) for content in contents]
     if texts[0] is not None and texts[1] is not None:
@@ -259,7 +291,7 @@ def _of_files(
     at = np.frombuffer(contents[0][:length], np.uint8) != np.frombuffer(contents[1][:length], np.uint8)
     place = int(np.argmax(at)) if at.any() else length
     byte = [content[place : place + 1].hex() or "the end" for content in contents]
-    yield Difference(f"{shown}, byte {place}", byte[0], byte[1]), name, -1
+    yield Difference(f"{shown}, byte {place}", byte[0], byte[1]), name, NOWHERE
 
 
 def _arrays(name: str, path: Path, content: bytes) -> dict[str, np.ndarray] | None:

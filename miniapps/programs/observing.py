@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
     launched = environment.launched()
     rank, size = (launched.rank, launched.size) if launched else (0, 1)
     # `fpna cpus` asks of the program's libraries, not of those of this process and of compilers.
-    asked = {"FPNA_ASKED": os.environ.pop("FPNA_ASKED")} if "FPNA_ASKED" in os.environ else {}
+    os.environ["FPNA_NOT_ASKED"] = "1"
     try:
         if options.recover:
             return recover(Path(options.recover))
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
                 tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
                 observe(command, library, {"FPNA_OBSERVE": "", "FPNA_OBSERVE_REFUSED": "1"})
                 return BAD_USAGE
-            return observe(command, library, env | asked, options.verbose, options.quiet)
+            return observe(command, library, env, options.verbose, options.quiet)
     except (UsageError, Refused, TraceError) as error:
         if environment.first_of_node():  # the others have the same error
             tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
@@ -237,6 +237,7 @@ def observe(
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
     env = os.environ | env | {"FPNA_OBSERVE_FD": str(writes)}
+    env.pop("FPNA_NOT_ASKED", None)
     if library:
         env["LD_PRELOAD"] = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD", ""))))
     try:

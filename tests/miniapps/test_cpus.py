@@ -52,6 +52,7 @@ import numpy as np
 a, b = np.random.default_rng(1).standard_normal((2, 1000))
 print(repr(float(a @ b)))
 """
+ASKS = "import os, numpy\nold = os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'\n"
 CALLER = r"""
 #include <stdio.h>
 double ddot(void);
@@ -97,6 +98,11 @@ def printing(path, text):
 
 def states(document, layer):
     return {row["level"]: row["state"] for row in document["rows"] if row["layer"] == layer}
+
+
+def can_be_held(found):
+    """Whether OpenBLAS chooses other code than Nehalem's here."""
+    return states(found, "OpenBLAS")["Nehalem"] != "here"
 
 
 def has_fma():
@@ -185,6 +191,26 @@ def test_a_static_program_gives_no_answer_and_is_not_called_equal(asked):
     assert "linked statically" in found["sentence"]
 
 
+@pytest.mark.parametrize("how", ["./still", "env -i ./moving", "./still; ./moving", "sh -c 'kill -9 $$'"])
+def test_a_program_behind_a_shell_that_gives_no_answer_is_not_called_equal(asked, how):
+    compiled("still", QUOTIENTS, "-static")
+    compiled("moving", QUOTIENTS)
+    code, found = asked("--", "sh", "-c", f"{how}; true")
+    assert (code, found["verdict"]) == (4, "open") and "did not tell its libraries" in found["sentence"]
+
+
+def test_a_number_beside_a_time_that_differs_is_compared(asked):
+    text = "import time\n" + ASKS + "print('step 5 energy', 1.0 + old, 'took', time.perf_counter_ns(), 'ns')"
+    code, found = asked("--", *script("step.py", text))
+    assert found["left_out"] == {"output": [1]}
+    if can_be_held(found):
+        assert (code, states(found, "OpenBLAS")["Nehalem"]) == (4, "unsure")  # it may be a time, and is shown
+    text = text.replace("1.0 + old", "1.23456789012345 + old")
+    code, found = asked("--", *script("digits.py", text))
+    if can_be_held(found):
+        assert (code, states(found, "OpenBLAS")["Nehalem"]) == (3, "differs")
+
+
 def test_versions_that_a_compiler_made_are_not_called_equal(asked):
     source = '__attribute__((target_clones("default","avx2"))) double twice(double x) { return 2 * x; }\n'
     source += '#include <stdio.h>\nint main(void) { printf("%g\\n", twice(0.1)); return 0; }\n'
@@ -206,14 +232,6 @@ def test_times_are_left_out_and_said(asked):
         "--", *script("times.py", "import time\nprint('time:', time.perf_counter_ns(), 's')\nprint(2)")
     )
     assert (code, found["left_out"]) == (0, {"output": [1]})
-
-
-ASKS = "import os, numpy\nold = os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'\n"
-
-
-def can_be_held(found):
-    """Whether OpenBLAS chooses other code than Nehalem's here."""
-    return states(found, "OpenBLAS")["Nehalem"] != "here"
 
 
 def test_a_number_beside_a_word_of_time_is_no_difference_for_certain(asked):
