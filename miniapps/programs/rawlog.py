@@ -161,7 +161,12 @@ class RawLog:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of the ranks, which rank 0 knows; empty if all are equal."""
-        if len(self.by_rank) != self.size or min(self.by_rank) != 0 or max(self.by_rank) != self.size - 1:
+        if (
+            not self.by_rank
+            or len(self.by_rank) != self.size
+            or min(self.by_rank) != 0
+            or max(self.by_rank) != self.size - 1
+        ):
             return ()  # the file may state any size
         return grouped([self.by_rank[rank] for rank in range(self.size)])
 
