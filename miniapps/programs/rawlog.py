@@ -161,13 +161,9 @@ class RawLog:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of the ranks, which rank 0 knows; empty if all are equal."""
-        if (
-            not self.by_rank
-            or len(self.by_rank) != self.size
-            or min(self.by_rank) != 0
-            or max(self.by_rank) != self.size - 1
-        ):
-            return ()  # the file may state any size
+        known = len(self.by_rank) == self.size and all(rank in range(self.size) for rank in self.by_rank)
+        if not known:  # without a list of all ranks: the file may state any size
+            return ()
         return grouped([self.by_rank[rank] for rank in range(self.size)])
 
     def python_sums(self) -> list[str]:
