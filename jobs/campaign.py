@@ -19,9 +19,9 @@ from jobs import applications, example
 from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
-from miniapps.cpus.layers import PROCESSORS
 from miniapps.errors import UsageError
 from miniapps.runner.config import closest, convert
+from miniapps.system.layers import PROCESSORS
 from miniapps.untrusted.records import TOML_MOST, parse_toml
 from miniapps.untrusted.regular import Refused, read_text
 from miniapps.untrusted.text import printable

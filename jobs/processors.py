@@ -7,10 +7,8 @@ from collections.abc import Iterable
 
 from jobs.campaign import CampaignError
 from jobs.plan import Task
-from miniapps.cpus.layers import LAYERS, NUMPY, PROCESSORS, beside, numpy_levels, together
 from miniapps.system import environment
-
-LEVELS = {"x86-64-v4": 4, "x86-64-v3": 3}  # of x86-64; other processors of x86-64 are taken for v2
+from miniapps.system.layers import LAYERS, NUMPY, PROCESSORS, beside, level_here, numpy_levels, together
 
 
 def held(name: str) -> list[str]:
@@ -32,7 +30,7 @@ def require(tasks: Iterable[Task]) -> None:
     """Raises CampaignError for a task whose processor has instructions that this one lacks: no setting adds them."""
     here = environment.instructions()
     for task in tasks:
-        newer = [each for each in PROCESSORS if each.name == task.cpu and each.needs > LEVELS.get(here, 2)]
+        newer = [each for each in PROCESSORS if each.name == task.cpu and each.needs > level_here()]
         if newer:
             raise CampaignError(
                 f"cpu = {task.cpu!r}, line {task.line}: this processor ({here}) lacks instructions of "

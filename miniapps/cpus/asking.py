@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from miniapps.cpus.layers import LIBM, LIBMVEC, NUMPY, ONEDNN, VARIABLES, of_file
 from miniapps.errors import UsageError
 from miniapps.programs.building import cache, compiled, digest
+from miniapps.system.layers import LIBM, LIBMVEC, NUMPY, ONEDNN, VARIABLES, of_file
 from miniapps.untrusted import Refused
 from miniapps.untrusted.regular import read_bytes
 

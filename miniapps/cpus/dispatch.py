@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from miniapps.cpus.layers import of_file
+from miniapps.system.layers import of_file
 from miniapps.untrusted.regular import Refused, open_regular
 
 # By the beginning of file names. They have no setting, or one that depends on the program.

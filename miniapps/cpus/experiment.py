@@ -16,11 +16,20 @@ from pathlib import Path
 from miniapps.cpus import asking, dispatch, launches
 from miniapps.cpus.asking import Answers
 from miniapps.cpus.launches import Emulator, Launch, Plan
-from miniapps.cpus.layers import LAYERS, NEEDS, NUMPY, PROCESSORS, beside, numpy_levels, together
 from miniapps.cpus.outcomes import Clocks, Difference, Unrepeated, digest, first_difference, unrepeated
 from miniapps.errors import UsageError
 from miniapps.launching import TIMEOUT_S
-from miniapps.system.environment import instructions
+from miniapps.system.layers import (
+    LAYERS,
+    NEEDS,
+    NUMPY,
+    PROCESSORS,
+    beside,
+    level_here,
+    numpy_levels,
+    together,
+)
+from miniapps.system.layers import processor as of_kind
 
 EQUAL, DIFFERS = "equal", "differs"
 FAILED = "failed"  # the program, under the setting
@@ -31,7 +40,6 @@ UNSTEADY = "unsteady"  # two launches under the setting differ
 UNSURE = "unsure"  # only numbers beside a word of time differ
 TOLD = (EQUAL, DIFFERS, FAILED, HERE)  # states that tell something of processors
 STARTS = re.compile(r"(mpirun|mpiexec|hydra_|orte|prte|prun|srun|aprun|jsrun|ibrun)")  # names of launchers
-LEVELS = {"x86-64-v4": 4, "x86-64-v3": 3}
 
 
 @dataclass(frozen=True)
@@ -226,7 +234,7 @@ def experiment(
             settings[name][level] for name, level in kind.levels.items() if level in settings.get(name, {})
         ]
         asked.append(("", kind.name, together(several), kind.needs))
-    host = LEVELS.get(instructions(), 2)
+    host = level_here()
     for layer, level, held, needs in asked:
         if needs > host:
             found.rows.append(Row(layer, level, held, "", NEWER, why="this processor lacks its instructions"))
@@ -270,7 +278,7 @@ def effective(command: tuple[str, ...]) -> list[tuple[str, str, Mapping[str, str
     with tempfile.TemporaryDirectory(prefix="fpna-cpus-", ignore_cleanup_errors=True) as scratch:
         plan = Plan(command, launches.EMPTY, None, TIMEOUT_S, asking.library())
         lab = _Laboratory(plan, Path(scratch), (), lambda done, text: None)
-        host, found = LEVELS.get(instructions(), 2), []
+        host, found = level_here(), []
         for layer, levels in _settings(lab.first.answers).items():
             for level, held in levels.items():
                 if NEEDS.get(level, 2) <= host:
@@ -315,7 +323,7 @@ def _held(
 
 def _not_held(rows: Sequence[Row], processor: str) -> Row | None:
     """The first row of a layer that no setting held to its level on a processor."""
-    levels = next(kind.levels for kind in PROCESSORS if kind.name == processor)
+    levels = of_kind(processor).levels
     return next((row for row in rows if levels.get(row.layer) == row.level and row.state == NOT_HELD), None)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from miniapps.cpus import asking, layers
+from miniapps.cpus import asking
 from miniapps.cpus.asking import Answers
 from miniapps.cpus.outcomes import Outcome
 from miniapps.errors import UsageError
 from miniapps.launching import cpu_of_children, end_of, ended
+from miniapps.system.layers import beside
 from miniapps.untrusted.text import printable
 
 OWN = "{out}"  # in a command: the directory in which a launch writes the files to compare
@@ -97,7 +98,7 @@ def launch(plan: Plan, folder: Path, held: Mapping[str, str], emulator: Emulator
     where = _prepared(plan, work)
     words = [word.replace(OWN, str(own / "run")) for word in plan.command]
     shown = shlex.join([f"{name}={value}" for name, value in held.items()] + words)
-    base = layers.beside(os.environ, held)
+    base = beside(os.environ, held)
     env = base | asking.settings(plan.library, asked, base)
     before = None if plan.records_itself or plan.directory == HERE else _snapshot(where)
     name = (

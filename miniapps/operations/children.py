@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from miniapps.cpus.layers import beside
 from miniapps.errors import RunError
 from miniapps.system.environment import without_rank
+from miniapps.system.layers import beside
 from miniapps.system.python import module
 
 CRASHED, HUNG, SLOW = "crashed", "hung", "slow"

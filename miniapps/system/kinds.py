@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from miniapps.system import environment
+from miniapps.system.layers import LAYERS as TABLE
+from miniapps.system.layers import LIBM, MKL, processor, together
 from miniapps.system.scope import NOT_SET, flatten, scoped
 
 WITHOUT = "layout"  # the scope of runs without a guarantee
@@ -26,14 +28,14 @@ ALWAYS = ("numpy", "libc", "openblas_numpy")  # libraries of arithmetic that eve
 INSTALLED = "the same installation on all nodes"
 OTHER_NODES = "nodes of one kind"
 # The layers by the beginnings of the variables that steer them.
-LAYERS = {
+STEERED = {
     "ATen": ("ATEN_",), "BLIS": ("BLIS_",), "cuBLAS": ("CUBLAS_", "CUPY_", "NVIDIA_", "TORCH_ALLOW_"),
-    "C library": ("GLIBC_",), "MKL": ("MKL_",), "NumPy": ("NPY_",), "oneDNN": ("ONEDNN_", "DNNL_"),
+    LIBM: ("GLIBC_",), "MKL": ("MKL_",), "NumPy": ("NPY_",), "oneDNN": ("ONEDNN_", "DNNL_"),
     "OpenBLAS": ("OPENBLAS_",), "preloaded libraries": ("LD_PRELOAD",), "OpenMP": ("OMP_",),
 }  # fmt: skip
 # The instruction sets by which a layer chooses; the others may choose by any of them.
 CHOSEN_BY = {
-    "C library": {"avx2", "fma", "fma4"},
+    LIBM: {"avx2", "fma", "fma4"},
     "ATen": {"avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"},
 }
 ANY = ("MKL", "oneDNN")
@@ -42,18 +44,15 @@ CHOSE = {
     "arithmetic.openblas_numpy": "OpenBLAS",
 }  # entries in which a layer says what it chose
 VERSIONS = ("python", "packages.", "arithmetic.libc")
-# Settings that hold each layer to the highest level of x86-64 that all ranks have.
-HELD = {
-    "x86-64-v4": {"ATen": "ATEN_CPU_CAPABILITY=avx512", "MKL": "MKL_CBWR=AVX512",
-                  "oneDNN": "ONEDNN_MAX_CPU_ISA=AVX512_CORE", "OpenBLAS": "OPENBLAS_CORETYPE=SkylakeX"},
-    "x86-64-v3": {"ATen": "ATEN_CPU_CAPABILITY=avx2", "MKL": "MKL_CBWR=AVX2", "oneDNN": "ONEDNN_MAX_CPU_ISA=AVX2",
-                  "OpenBLAS": "OPENBLAS_CORETYPE=Haswell"},
-    "x86_64": {"ATen": "ATEN_CPU_CAPABILITY=default", "C library": "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4",
-               "MKL": "MKL_CBWR=COMPATIBLE", "oneDNN": "ONEDNN_MAX_CPU_ISA=SSE41",
-               "OpenBLAS": "OPENBLAS_CORETYPE=Nehalem"},
-}  # fmt: skip
+# The processor to whose code the layers are held, and the setting of MKL, by the highest level of x86-64 that all ranks
+# have. MKL_CBWR also holds ranks that MKL_ENABLE_INSTRUCTIONS leaves alone.
+COMMON = {
+    "x86-64-v4": ("Skylake-X", "AVX512"),
+    "x86-64-v3": ("Haswell", "AVX2"),
+    "x86_64": ("Nehalem", "COMPATIBLE"),
+}
 INTEL = "GenuineIntel"
-ANY_MAKER = "MKL_CBWR=COMPATIBLE"  # the one setting of MKL for processors of other makers
+ANY_MAKER = "COMPATIBLE"  # the one setting of MKL_CBWR for processors of other makers
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def layers(kinds: Sequence[Kind]) -> list[str]:
     """The names of the layers that may compute other bits on ranks of other kinds."""
     keys = list(kinds[0].entries)
     steered = [key.removeprefix("variables.") for key in keys if key.startswith("variables.")]
-    found = {layer for layer, begins in LAYERS.items() if any(name.startswith(begins) for name in steered)}
+    found = {layer for layer, begins in STEERED.items() if any(name.startswith(begins) for name in steered)}
     found |= {CHOSE[key] for key in keys if key in CHOSE}
     if FLAGS in keys:
         changed = _flags(kinds, set.union) - _flags(kinds, set.intersection)
@@ -186,9 +185,11 @@ def _held(kinds: Sequence[Kind]) -> dict[str, str]:
     common = kinds[0].entries.get(FLAGS, environment.processor().flags).split()
     common = [flag for flag in common if all(flag in kind.entries.get(FLAGS, flag).split() for kind in kinds)]
     makers = {kind.entries.get(MAKER[0], environment.processor().vendor) for kind in kinds}
-    held = HELD.get(environment.level_of(common), {}) | ({} if makers == {INTEL} else {"MKL": ANY_MAKER})
-    found = (held[layer].split("=", 1) for layer in layers(kinds) if layer in held)
-    return {name: value for name, value in found}
+    name, branch = COMMON.get(environment.level_of(common), COMMON["x86_64"])
+    levels = processor(name).levels
+    own = {layer.name: layer.levels.get(levels.get(layer.name, ""), {}) for layer in TABLE}
+    own[MKL] = {"MKL_CBWR": branch if makers == {INTEL} else ANY_MAKER}
+    return together(own[layer] for layer in layers(kinds) if layer in own)
 
 
 def described(kind: Kind, kinds: Sequence[Kind]) -> str:

@@ -10,8 +10,8 @@ from jobs.campaign import CampaignError, read
 from jobs.plan import plan
 from jobs.state import survey
 from jobs.tables import plan_text
-from miniapps.cpus.layers import PROCESSORS
 from miniapps.system import environment
+from miniapps.system.layers import PROCESSORS
 from tests.jobs.campaigns import SMALL, write
 
 COUPLED = """\

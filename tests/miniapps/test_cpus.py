@@ -12,7 +12,7 @@ import pytest
 from miniapps.cpus import command, experiment, outcomes
 from miniapps.cpus.against import Answer, Hold, Line, sentence
 from miniapps.cpus.experiment import Found, Row
-from miniapps.cpus.layers import HWCAPS, LIBM, TUNABLES, beside, numpy_levels
+from miniapps.system.layers import HWCAPS, LIBM, TUNABLES, beside, level_here, numpy_levels
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or os.uname().machine != "x86_64", reason="no C compiler, or no x86-64"
@@ -106,7 +106,7 @@ def can_be_held(found):
 
 
 def has_fma():
-    return experiment.instructions() in ("x86-64-v3", "x86-64-v4")
+    return level_here() >= 3
 
 
 @pytest.mark.skipif(not has_fma(), reason="this processor has no FMA, so libm has one version for it")
@@ -329,7 +329,7 @@ def test_predictions_follow_what_the_layers_chose():
 
 
 def test_a_level_above_this_processor_is_said_and_not_launched(asked, monkeypatch):
-    monkeypatch.setattr(experiment, "instructions", lambda: "x86_64")
+    monkeypatch.setattr(experiment, "level_here", lambda: 2)
     _, found = asked("--", compiled("sines", SINES))
     newer = {row["level"] for row in found["rows"] if row["state"] == "newer"}
     assert newer == {"Skylake-X", "Haswell", "Zen 2"}

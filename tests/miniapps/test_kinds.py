@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from miniapps.cpus.layers import LAYERS, VARIABLES
 from miniapps.system import environment, kinds
 from miniapps.system.scope import AMONG, mixed
 
@@ -73,7 +72,7 @@ def test_settings_of_two_ranks_are_named_with_their_ranks_and_one_value_for_all(
 
 @pytest.mark.parametrize("flags, held", [
     (V3, ["ATEN_CPU_CAPABILITY=avx2", "MKL_CBWR=AVX2", "ONEDNN_MAX_CPU_ISA=AVX2"]),
-    (V2, ["ATEN_CPU_CAPABILITY=default", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4",
+    (V2, ["ATEN_CPU_CAPABILITY=default", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX512DQ,-AVX2,-FMA,-FMA4",
           "MKL_CBWR=COMPATIBLE", "ONEDNN_MAX_CPU_ISA=SSE41"]),
     (f"{V4} avx512_vnni", ["MKL_CBWR=AVX512", "ONEDNN_MAX_CPU_ISA=AVX512_CORE"]),
 ])  # fmt: skip
@@ -122,26 +121,3 @@ def test_names_of_processors_alone_make_no_run_mixed():
         "processor.flags"
     ]
     assert [key for key, _ in mixed({"cpu": run["cpu"]}, "layout")] == ["cpu"]
-
-
-def test_settings_are_levels_of_the_table_of_layers():
-    """MKL has its own setting here: MKL_CBWR also holds ranks that MKL_ENABLE_INSTRUCTIONS leaves alone."""
-    levels = {
-        f"{name}={value}"
-        for layer in LAYERS
-        for held in layer.levels.values()
-        for name, value in held.items()
-    }
-    for level, held in kinds.HELD.items():
-        for layer, setting in held.items():
-            name, _, value = setting.partition("=")
-            assert name in VARIABLES, setting
-            if layer == "C library":
-                assert set(value.partition("=")[2].split(",")) <= {
-                    word
-                    for each in levels
-                    if each.startswith(name)
-                    for word in each.split("=", 2)[2].split(",")
-                }
-            elif layer != "MKL" and (layer, level) != ("ATen", "x86-64-v4"):  # which has no older level
-                assert setting in levels

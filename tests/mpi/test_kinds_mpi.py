@@ -224,7 +224,7 @@ def test_the_recorder_tells_two_kinds_as_a_program_begins_and_names_settings_as_
     assert run.returncode == 0, run.stderr
     first, last = [line for line in run.stderr.splitlines() if TOLD in line]
     assert f"kinds ({'0, 1 | 2, 3' if size == 4 else '0 | 1'})" in first
-    assert "(C library)" in last and last.endswith(f"on all ranks: {OLDER}")
+    assert "(libm)" in last and last.endswith(f"on all ranks: {OLDER}")
     kinds = read(tmp_path / "run" / "rank-00000.h5").attributes["environment"]["kinds"]
     assert kinds[1]["entries"] == {"variables.GLIBC_TUNABLES": OLDER.partition("=")[2]}
 

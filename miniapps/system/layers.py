@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from miniapps.system.environment import instructions
+
 LIBM, LIBMVEC, OPENBLAS, BLIS, MKL, ATEN, ONEDNN, NUMPY = (
     "libm", "libmvec", "OpenBLAS", "BLIS", "MKL", "ATen", "oneDNN", "NumPy",
 )  # fmt: skip
@@ -48,21 +50,21 @@ LAYERS = (
           {name: {"MKL_ENABLE_INSTRUCTIONS": name} for name in ("AVX512", "AVX2", "AVX", "SSE4_2")}
           | {"COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"}}),
     Layer(ATEN, "torch's own functions and sums", ("libtorch_cpu",),
-          {name: {"ATEN_CPU_CAPABILITY": name} for name in ("avx2", "default")}),
+          {name: {"ATEN_CPU_CAPABILITY": name} for name in ("avx512", "avx2", "default")}),
     Layer(ONEDNN, "torch's convolutions and products", ("libtorch_cpu",),
           {name: {"ONEDNN_MAX_CPU_ISA": name} for name in ("AVX512_CORE", "AVX2", "SSE41")}),
     Layer(NUMPY, "NumPy's own functions and sums", ("_multiarray_umath",), {V3: {}, LEAST: {}}),
 )  # fmt: skip
 # Levels of x86-64 whose instructions the levels of layers use; the others need no more than x86-64-v2.
-NEEDS = {"SkylakeX": 4, "skx": 4, "AVX512": 4, "AVX512_CORE": 4, V3: 3, "Haswell": 3, "haswell": 3, "Zen": 3, "zen2": 3,
-         "AVX2": 3, "avx2": 3}  # fmt: skip
+NEEDS = dict.fromkeys(("SkylakeX", "skx", "AVX512", "avx512", "AVX512_CORE"), 4)
+NEEDS |= dict.fromkeys((V3, "Haswell", "haswell", "Zen", "zen2", "AVX2", "avx2"), 3)
 VARIABLES = tuple(
     sorted({name for layer in LAYERS for held in layer.levels.values() for name in held} | {NPY})
 )
 
 
 @dataclass(frozen=True)
-class Processor:
+class ProcessorKind:
     """A kind of processor, of level `needs` of x86-64: the level of each layer on it. A layer without one keeps what it
     has."""
 
@@ -73,17 +75,27 @@ class Processor:
 
 
 PROCESSORS = (
-    Processor("Skylake-X", "Intel, AVX-512", 4,
-              {OPENBLAS: "SkylakeX", BLIS: "skx", MKL: "AVX512", ONEDNN: "AVX512_CORE"}),
-    Processor("Haswell", "Intel, AVX2", 3,
+    ProcessorKind("Skylake-X", "Intel, AVX-512", 4,
+              {OPENBLAS: "SkylakeX", BLIS: "skx", MKL: "AVX512", ATEN: "avx512", ONEDNN: "AVX512_CORE"}),
+    ProcessorKind("Haswell", "Intel, AVX2", 3,
               {LIBMVEC: V3, OPENBLAS: "Haswell", BLIS: "haswell", MKL: "AVX2", ATEN: "avx2", ONEDNN: "AVX2",
                NUMPY: V3}),
-    Processor("Zen 2", "AMD, AVX2", 3,
+    ProcessorKind("Zen 2", "AMD, AVX2", 3,
               {LIBMVEC: V3, OPENBLAS: "Zen", BLIS: "zen2", ATEN: "avx2", ONEDNN: "AVX2", NUMPY: V3}),
-    Processor("Nehalem", "Intel, x86-64-v2", 2,
+    ProcessorKind("Nehalem", "Intel, x86-64-v2", 2,
               {LIBM: LEAST, LIBMVEC: LEAST, OPENBLAS: "Nehalem", BLIS: "generic", MKL: "SSE4_2", ATEN: "default",
                ONEDNN: "SSE41", NUMPY: LEAST}),
 )  # fmt: skip
+
+
+def level_here() -> int:
+    """The level of x86-64 of this processor: 4, 3, or 2 for all others."""
+    return {"x86-64-v4": 4, "x86-64-v3": 3}.get(instructions(), 2)
+
+
+def processor(name: str) -> ProcessorKind:
+    """The one of PROCESSORS with this name."""
+    return next(each for each in PROCESSORS if each.name == name)
 
 
 def of_file(name: str) -> list[Layer]:
