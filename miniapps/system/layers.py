@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from miniapps.system.environment import instructions
+from miniapps.system import environment
 
 LIBM, LIBMVEC, OPENBLAS, BLIS, MKL, ATEN, ONEDNN, NUMPY = (
     "libm", "libmvec", "OpenBLAS", "BLIS", "MKL", "ATen", "oneDNN", "NumPy",
@@ -90,7 +90,7 @@ PROCESSORS = (
 
 def level_here() -> int:
     """The level of x86-64 of this processor: 4, 3, or 2 for all others."""
-    return {"x86-64-v4": 4, "x86-64-v3": 3}.get(instructions(), 2)
+    return {"x86-64-v4": 4, "x86-64-v3": 3}.get(environment.instructions(), 2)
 
 
 def processor(name: str) -> ProcessorKind:
