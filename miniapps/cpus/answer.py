@@ -43,9 +43,13 @@ def verdict(found: Found) -> tuple[str, str]:
             f"{found.differing.others[0]}"
         )
     shown = [*found.rows, *found.emulated]
-    differs = [row for row in shown if row.state in (DIFFERS, FAILED)]
+    differs = [
+        row for row in shown if row.state == DIFFERS or (row.state == FAILED and row in found.emulated)
+    ]
     if differs:
         return DIFFERS, _differs(found, differs)
+    if failed := next((row for row in shown if row.state == FAILED), None):
+        return OPEN, f"open: the program fails with {_name(failed)}, {failed.difference}"
     if row := next((row for row in shown if row.state == UNSURE), None):
         return (
             OPEN,
@@ -89,7 +93,7 @@ def _differs(found: Found, certain: list[Row]) -> str:
     for row in certain:
         if row.layer and row.layer != QEMU_ROW:
             by_layer.setdefault(row.layer, []).append(row.level)
-    kinds, equal = _kinds(found, DIFFERS, FAILED), _kinds(found, EQUAL, HERE)
+    kinds, equal = _kinds(found, DIFFERS), _kinds(found, EQUAL, HERE)
     text = "differs"
     if kinds:
         text += f" on processors such as {_listed(kinds)}"

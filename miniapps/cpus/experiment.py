@@ -38,7 +38,7 @@ NEWER = "newer"  # than this processor
 NOT_HELD = "not held"  # the library, or the program, ignores the setting
 UNSTEADY = "unsteady"  # two launches under the setting differ
 UNSURE = "unsure"  # only numbers beside a word of time differ
-TOLD = (EQUAL, DIFFERS, FAILED, HERE)  # states that tell something of processors
+TOLD = (EQUAL, DIFFERS, HERE)  # states that tell something of processors
 STARTS = re.compile(r"(mpirun|mpiexec|hydra_|orte|prte|prun|srun|aprun|jsrun|ibrun)")  # names of launchers
 
 

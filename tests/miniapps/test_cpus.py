@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from miniapps.cpus import command, experiment, outcomes
+from miniapps.cpus import answer, command, experiment, outcomes
 from miniapps.cpus.against import Answer, Hold, Line, sentence
 from miniapps.cpus.experiment import Found, Row
 from miniapps.system.layers import HWCAPS, LIBM, TUNABLES, beside, level_here, numpy_levels
@@ -374,8 +375,12 @@ def test_lines_in_another_order_are_no_difference(tmp_path):
     assert outcomes.digest(one, [], {}) == outcomes.digest(other, [], {})
 
 
-def test_a_failing_setting_is_a_difference():
-    found = Found(layers=["NumPy"], rows=[Row("NumPy", "x86-64-v2", {}, "", experiment.FAILED)])
-    from miniapps.cpus import answer
-
-    assert answer.verdict(found)[0] == "differs"
+def test_a_failure_under_a_setting_is_open_and_one_on_an_emulated_processor_a_difference():
+    """A setting may ask for code with a bug; an emulated processor shows what a real one would."""
+    failed = Row(
+        "NumPy", "x86-64-v2", {}, "", experiment.FAILED, outcomes.Difference("exit code", "0", "-11")
+    )
+    assert answer.verdict(Found(layers=["NumPy"], rows=[failed])) == (
+        "open", "open: the program fails with NumPy as of x86-64-v2, exit code: 0 and -11"
+    )  # fmt: skip
+    assert answer.verdict(Found(emulated=[replace(failed, layer="qemu", level="Nehalem")]))[0] == "differs"
