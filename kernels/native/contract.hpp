@@ -142,7 +142,7 @@ struct Product {
     i64 rows, columns, depth;
     const Operand<T> *a, *b;  // lines of a: rows; of b: columns
     Result<T> c;
-    std::vector<i64> ends = {};  // of the blocks of depth; none: it is one
+    std::vector<i64> ends;  // of the blocks of depth; none: it is one
 };
 
 // Computes all of these with that many threads.
