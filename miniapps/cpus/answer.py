@@ -29,10 +29,7 @@ from miniapps.untrusted.text import printable
 OPEN = "open"
 ASKING = 4  # listed files that ask the processor
 CODES = {EQUAL: 0, DIFFERS: 3, OPEN: 4}
-LIMITS = (
-    "settings cannot show code that was compiled for one processor, or that asks the processor itself (cpuid); "
-    "--emulate can"
-)
+LIMITS = "no setting changes code that asks the processor itself (cpuid); --emulate shows it"
 
 
 def verdict(found: Found) -> tuple[str, str]:
@@ -87,10 +84,10 @@ def _kinds(found: Found, *states: str) -> list[str]:
     return [row.level for row in found.rows if not row.layer and row.state in states]
 
 
-def _differs(found: Found, certain: list[Row]) -> str:
+def _differs(found: Found, differing: list[Row]) -> str:
     """The sentence of a program that differs: on which processors, through which layers."""
     by_layer: dict[str, list[str]] = {}
-    for row in certain:
+    for row in differing:
         if row.layer and row.layer != QEMU_ROW:
             by_layer.setdefault(row.layer, []).append(row.level)
     kinds, equal = _kinds(found, DIFFERS), _kinds(found, EQUAL, HERE)
@@ -100,7 +97,9 @@ def _differs(found: Found, certain: list[Row]) -> str:
     if by_layer:
         text += f", through {_listed(f'{layer} ({_listed(levels)})' for layer, levels in by_layer.items())}"
     elif not kinds:
-        text += f" under qemu as {_listed(row.level for row in certain)}, through code that no setting holds"
+        text += (
+            f" under qemu as {_listed(row.level for row in differing)}, through code that no setting holds"
+        )
     else:
         text += ", through several layers together"
     return text + (f"; equal as on {_listed(equal)}" if equal else "")
@@ -179,11 +178,7 @@ def lines(found: Found, command: tuple[str, ...], quiet: bool) -> list[str]:
             f"  settings   {shlex.join(f'{name}={value}' for name, value in found.held.variables.items())}"
         )
         if found.held.holds:
-            price = (
-                ""
-                if found.held.cost is None
-                else f", at {found.held.cost:.2f} times the processor time of one launch"
-            )
+            price = "" if found.held.cost is None else f", at {found.held.cost:.2f} times the processor time"
             text.append(f"             hold it to one result with every level above{price}")
         else:
             text.append(f"             do not hold it to one result: {found.held.difference}")

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,7 @@ torch.nn.functional.conv2d(torch.ones(4, 16, 8, 8), torch.ones(16, 16, 3, 3))
 
 @dataclass
 class Answers:
-    """What the processes of a launch answered. `programs`: executables, in the order of their answers; `loaded`:
+    """What the processes of a launch answered. `programs`: executables, in the order in which they ended; `loaded`:
     libraries by path; `unanswered`: programs that were started and gave no answer; `chose`: the answer of each layer,
     by library; `variables`: the values at the end of each process that loaded a layer; `pythons`: the executables that
     loaded NumPy or torch, by the library's path."""
@@ -173,11 +173,6 @@ def _asked(layer: str, program: str, path: str, environment: Mapping[str, str]) 
         return ""
     isa = (line.partition("isa:")[2] for line in done.stdout.splitlines() if "isa:" in line)
     return next(isa, "").strip()
-
-
-def same(one: Answers, other: Answers, layers: Iterable[str]) -> dict[str, bool]:
-    """For each of `layers`, whether both launches chose the same code."""
-    return {layer: one.of(layer) == other.of(layer) for layer in layers}
 
 
 def shown(layer: str, answer: str, usual: str) -> str:

@@ -99,7 +99,7 @@ APART_S = 1.1  # between the first two launches, so that a time of day in whole 
 SHORT_S = 0.2  # of processor time: a shorter program has no measured cost
 
 
-class _Laboratory:
+class _Trials:
     """Launches one program, and compares launches with the first, ordinary one."""
 
     def __init__(
@@ -201,11 +201,11 @@ def experiment(
     """Launch as often as the answer needs. `models`: processors that qemu emulates. `show(fraction, text)` tells the
     progress. Raises UsageError if the program fails, or does not end."""
     begin = time.time()
-    lab = _Laboratory(plan, folder, leave_out, show)
+    trials = _Trials(plan, folder, leave_out, show)
     time.sleep(max(0.0, APART_S - (time.time() - begin)))
-    ordinary = [lab.first, lab.launch("the program again")]
+    ordinary = [trials.first, trials.launch("the program again")]
     # Not the first launch's, in which programs may compile what they keep.
-    answers = lab.usual = ordinary[1].answers
+    answers = trials.usual = ordinary[1].answers
     numbers, others = dispatch.unheld(
         answers.loaded, answers.programs or [shutil.which(plan.command[0]) or ""]
     )
@@ -217,14 +217,14 @@ def experiment(
         unanswered=_unanswered(plan.command, answers),
         differing=unrepeated(ordinary[0].outcome, ordinary[1].outcome, leave_out),
         wall=ordinary[1].outcome.wall,
-        launches=lab.count,
+        launches=trials.count,
     )
     if found.differing.others:
         return found
-    lab.clocks = found.differing.clocks
-    found.result = lab.result(lab.first)
+    trials.clocks = found.differing.clocks
+    found.result = trials.result(trials.first)
     settings = _settings(answers)
-    lab.expected = 7 + sum(map(len, settings.values())) + len(PROCESSORS) + 2 * len(models)
+    trials.expected = 7 + sum(map(len, settings.values())) + len(PROCESSORS) + 2 * len(models)
     asked: list[tuple[str, str, Mapping[str, str], int]] = [
         (layer, level, held, NEEDS.get(level, 2))
         for layer, levels in settings.items() for level, held in levels.items()
@@ -245,19 +245,19 @@ def experiment(
         elif not layer and (same := next((row for row in found.rows if row.variables == held), None)):
             found.rows.append(replace(same, layer=layer, level=level, chose=""))
         else:
-            found.rows.append(lab.row(layer, level, held, host))
+            found.rows.append(trials.row(layer, level, held, host))
     for model in models:
         found.emulated.append(
-            lab.judged(QEMU_ROW, model, {}, "", lab.launch(f"under qemu as {model}", model=model))
+            trials.judged(QEMU_ROW, model, {}, "", trials.launch(f"under qemu as {model}", model=model))
         )
-    found.rows, found.emulated = lab.sure(found.rows), lab.sure(found.emulated)
+    found.rows, found.emulated = trials.sure(found.rows), trials.sure(found.emulated)
     if settings and any(row.state == DIFFERS for row in [*found.rows, *found.emulated]):
-        found.held = _held(lab, found, settings, ordinary, models)
-    ordinary.append(lab.launch("the program as it is, once more"))
-    if unsteady := lab.learned(lab.first, ordinary[-1]):
+        found.held = _held(trials, found, settings, ordinary, models)
+    ordinary.append(trials.launch("the program as it is, once more"))
+    if unsteady := trials.learned(trials.first, ordinary[-1]):
         found.differing.others.append(unsteady)
-    found.rows, found.emulated = lab.sure(found.rows), lab.sure(found.emulated)
-    found.launches = lab.count
+    found.rows, found.emulated = trials.sure(found.rows), trials.sure(found.emulated)
+    found.launches = trials.count
     return found
 
 
@@ -277,13 +277,13 @@ def effective(command: tuple[str, ...]) -> list[tuple[str, str, Mapping[str, str
     `command` starts a program that loads the libraries. Raises UsageError."""
     with tempfile.TemporaryDirectory(prefix="fpna-cpus-", ignore_cleanup_errors=True) as scratch:
         plan = Plan(command, launches.EMPTY, None, TIMEOUT_S, asking.library())
-        lab = _Laboratory(plan, Path(scratch), (), lambda done, text: None)
+        trials = _Trials(plan, Path(scratch), (), lambda done, text: None)
         host, found = level_here(), []
-        for layer, levels in _settings(lab.first.answers).items():
+        for layer, levels in _settings(trials.first.answers).items():
             for level, held in levels.items():
                 if NEEDS.get(level, 2) <= host:
-                    launched = lab.launch(level, held)
-                    if not _ignored(layer, held, lab.usual, launched, host, level):
+                    launched = trials.launch(level, held)
+                    if not _ignored(layer, held, trials.usual, launched, host, level):
                         found.append((layer, level, held))
     return found
 
@@ -297,7 +297,7 @@ def _settings(answers: Answers) -> dict[str, Mapping[str, Mapping[str, str]]]:
 
 
 def _held(
-    lab: _Laboratory,
+    trials: _Trials,
     found: Found,
     settings: Mapping[str, Mapping[str, Mapping[str, str]]],
     ordinary: Sequence[Launch],
@@ -309,16 +309,18 @@ def _held(
     last = {layer: levels[list(levels)[-1]] for layer, levels in settings.items() if levels}
     own, every = together(held for layer, held in last.items() if layer in differing), together(last.values())
     alone, with_all = (
-        lab.launch("the settings that hold it", own),
-        lab.launch("all layers at their last levels", every),
+        trials.launch("the settings that hold it", own),
+        trials.launch("all layers at their last levels", every),
     )
-    if not differing or lab.compared(alone, with_all):  # a layer may matter only beside others
+    if not differing or trials.compared(alone, with_all):  # a layer may matter only beside others
         own, alone = every, with_all
-    others = [lab.launch(f"the settings that hold it, under qemu as {model}", own, model) for model in models]
-    others.append(lab.launch("the settings that hold it, again", own))
-    against = next(filter(None, (lab.compared(alone, other) for other in others)), None)
+    others = [
+        trials.launch(f"the settings that hold it, under qemu as {model}", own, model) for model in models
+    ]
+    others.append(trials.launch("the settings that hold it, again", own))
+    against = next(filter(None, (trials.compared(alone, other) for other in others)), None)
     usual = statistics.median(each.outcome.cpu for each in ordinary)
-    return Held(own, lab.result(alone), against, alone.outcome.cpu / usual if usual >= SHORT_S else None)
+    return Held(own, trials.result(alone), against, alone.outcome.cpu / usual if usual >= SHORT_S else None)
 
 
 def _not_held(rows: Sequence[Row], processor: str) -> Row | None:

@@ -23,12 +23,11 @@ V3, LEAST = "x86-64-v3", "x86-64-v2"  # levels of libm, and of NumPy's loops
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: its `name`, what it does (`does`), how the file names of its library begin, and its `levels` by the
+    """A layer: its `name`, how the file names of its library begin, and its `levels` by the
     variables that hold it to them, newest first. NumPy's variables depend on its version (`numpy_levels`).
     The last level runs on every x86-64 processor since x86-64-v2, of any maker."""
 
     name: str
-    does: str
     files: tuple[str, ...]
     levels: Mapping[str, Mapping[str, str]]
 
@@ -38,22 +37,22 @@ def _hwcaps(*off: str) -> dict[str, str]:
 
 
 LAYERS = (
-    Layer(LIBM, "sine, exponential and their like of the C library", ("libm.so", "libm-"),
+    Layer(LIBM, ("libm.so", "libm-"),
           {LEAST: _hwcaps(*AVX512, *AVX2)}),
-    Layer(LIBMVEC, "the same for vectors, which compilers call", ("libmvec",),
+    Layer(LIBMVEC, ("libmvec",),
           {V3: _hwcaps(*AVX512), LEAST: _hwcaps(*AVX512, *AVX2)}),
-    Layer(OPENBLAS, "products and factorisations of matrices", ("libopenblas", "libscipy_openblas"),
+    Layer(OPENBLAS, ("libopenblas", "libscipy_openblas"),
           {core: {"OPENBLAS_CORETYPE": core} for core in ("SkylakeX", "Haswell", "Zen", "Sandybridge", "Nehalem")}),
-    Layer(BLIS, "products of matrices", ("libblis",),
+    Layer(BLIS, ("libblis",),
           {core: {"BLIS_ARCH_TYPE": core} for core in ("skx", "haswell", "zen2", "generic")}),
-    Layer(MKL, "products, factorisations, transforms and vector functions", ("libmkl_core", "libmkl_rt"),
+    Layer(MKL, ("libmkl_core", "libmkl_rt"),
           {name: {"MKL_ENABLE_INSTRUCTIONS": name} for name in ("AVX512", "AVX2", "AVX", "SSE4_2")}
           | {"COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"}}),
-    Layer(ATEN, "torch's own functions and sums", ("libtorch_cpu",),
+    Layer(ATEN, ("libtorch_cpu",),
           {name: {"ATEN_CPU_CAPABILITY": name} for name in ("avx512", "avx2", "default")}),
-    Layer(ONEDNN, "torch's convolutions and products", ("libtorch_cpu",),
+    Layer(ONEDNN, ("libtorch_cpu",),
           {name: {"ONEDNN_MAX_CPU_ISA": name} for name in ("AVX512_CORE", "AVX2", "SSE41")}),
-    Layer(NUMPY, "NumPy's own functions and sums", ("_multiarray_umath",), {V3: {}, LEAST: {}}),
+    Layer(NUMPY, ("_multiarray_umath",), {V3: {}, LEAST: {}}),
 )  # fmt: skip
 # Levels of x86-64 whose instructions the levels of layers use; the others need no more than x86-64-v2.
 NEEDS = dict.fromkeys(("SkylakeX", "skx", "AVX512", "avx512", "AVX512_CORE"), 4)
