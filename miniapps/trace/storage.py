@@ -29,6 +29,8 @@ from miniapps.untrusted.sealed import HEADER, header, seal
 
 Columns = dict[str, np.ndarray]
 
+CHUNK_NODE = b"TREE\x01"  # HDF5 File Format Specification, III.A.1; the next byte is the level
+
 
 def chunk_rows(table: str, size: int) -> int:
     """Rows per chunk: 32 KiB of int64 for the events, less for tables that grow slowly or have wide rows."""
@@ -45,12 +47,14 @@ class Sink(io.FileIO):
     The HDF5 library cannot abandon a file that it cannot write: it tries again when the file is closed and when the
     process ends, and crashes.
 
-    The sink holds HDF5's writes until a flush, then writes from the end of the file to its beginning. HDF5 places new
-    nodes of its trees behind the old nodes that point to them. So a node is in the file before any pointer to it,
+    The sink holds HDF5's writes until a flush, and then writes them in an order that keeps every chunk in reach,
     whenever the process is killed. (HDF5 itself writes them in any order, and a kill can make a grown tree unreadable.)
+    A full node of a tree of chunks (a B-tree of version 1) gives the last of its chunks to a new node, and its parent
+    gets a pointer to that. So new places come first, then the nodes, parents before their children, then the rest.
     """
 
     error: OSError | None = None
+    _end = 0  # of what was written
 
     def __init__(self, path: Path, mode: str):
         super().__init__(path, mode)
@@ -85,8 +89,10 @@ class Sink(io.FileIO):
 
     def flush(self) -> None:
         """Write all held data; after an error, nothing."""
-        for place in reversed(self._places):
+        end = self._end
+        for place in sorted(self._places, key=lambda place: _turn(place, self._held[place], end)):
             self.put(place, self._held[place])
+            self._end = max(self._end, place + len(self._held[place]))
         self._held.clear()
         self._places.clear()
 
@@ -135,6 +141,15 @@ class Sink(io.FileIO):
     def size(self) -> int:
         """Bytes in the file."""
         return os.fstat(self.fileno()).st_size
+
+
+def _turn(place: int, data: bytes, end: int) -> tuple[int, int]:
+    """The key by which `Sink` sorts its writes; `end`: of the file before them. Ties: the end of the file first."""
+    if place >= end:
+        return 0, -place
+    if data.startswith(CHUNK_NODE):
+        return 1, -int.from_bytes(data[len(CHUNK_NODE) : len(CHUNK_NODE) + 1])  # its level: leaves have 0
+    return 2, -place
 
 
 class Storage:

@@ -531,12 +531,37 @@ def test_ranks_find_how_far_their_clocks_are_ahead():
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_what_is_held_is_read_back_and_written_from_the_end_of_the_file(tmp_path, monkeypatch):
-    """Drawn writes that overlap, beside a file in memory; a flush now and then."""
-    rng, before, places = np.random.default_rng(4), storage.Sink.put, []
+def test_a_file_is_readable_after_every_write_of_a_tree_that_grows(tmp_path, monkeypatch):
+    """A node has 64 children at most: of chunks of two rows, the root splits in step 128 and its last leaf in 244."""
+    before, failures, levels = storage.Sink.put, [], set()
 
     def put(sink, place, data):
-        places.append(place)
+        before(sink, place, data)
+        if data.startswith(storage.CHUNK_NODE) and (126 < t.step < 131 or t.step > 240):
+            levels.add(data[5])
+            try:
+                read(path)
+            except TraceError as error:
+                failures.append((t.step, place, str(error)))
+
+    path = tmp_path / "rank-00000.h5"
+    monkeypatch.setattr(storage, "chunk_rows", lambda table, size: 2)
+    t = tracer(path)
+    monkeypatch.setattr(storage.Sink, "put", put)
+    for t.step in range(250):
+        t.value("a", 1.5)
+        t.flush()
+    t.close()
+    assert levels == {0, 1}
+    assert not failures
+
+
+def test_what_is_held_is_read_back_and_new_places_are_written_from_the_end_of_the_file(tmp_path, monkeypatch):
+    """Drawn writes that overlap, beside a file in memory; a flush now and then."""
+    rng, before, places, end = np.random.default_rng(4), storage.Sink.put, [], 0
+
+    def put(sink, place, data):
+        places.append((place, len(data)))
         before(sink, place, data)
 
     monkeypatch.setattr(storage.Sink, "put", put)
@@ -555,7 +580,10 @@ def test_what_is_held_is_read_back_and_written_from_the_end_of_the_file(tmp_path
                 assert own == other
             elif kind == 11:
                 sink.flush()
-                assert places == sorted(places, reverse=True)
+                new = [place for place, _ in places if place >= end]
+                old = [place for place, _ in places if place < end]
+                assert [place for place, _ in places] == sorted(new, reverse=True) + sorted(old, reverse=True)
+                end = max([end, *(place + size for place, size in places)])
                 places.clear()
         sink.flush()
         assert (tmp_path / "file").read_bytes() == like.getvalue()
