@@ -18,17 +18,27 @@ from kernels.guarantees import known
 ELEMENTS: tuple[str, ...] = tuple(_native.STATIC["functions"])
 
 
-def element(name: str, x: Array, *, level: str | None = None) -> Array:
+def element(name: str, x: Array, *, factor: Array | None = None, level: str | None = None) -> Array:
     """The function `name` of ELEMENTS of each element of x, float32 of any shape: a new array of the kind of x.
 
-    `gelu_slope` is the derivative of `gelu`, x (1 + erf(x / sqrt 2)) / 2. `level`: an instruction set of
-    `kernels.contract.native.LEVELS`, None for the best one here; it changes no bit. Raises TypeError for another type
-    and ChoiceError for an unknown name.
+    `factor`: of the shape of x, by which the results are multiplied. `gelu_slope` is the derivative of `gelu`,
+    x (1 + erf(x / sqrt 2)) / 2. `level`: an instruction set of `kernels.contract.native.LEVELS`, None for the best one
+    here; it changes no bit. Raises TypeError for another type, ValueError for another shape of the factor, and
+    ChoiceError for an unknown name.
     """
     name = known("function of elements", name, ELEMENTS)
-    given = np.ascontiguousarray(array_of(x, name, "x"))
-    if given.dtype != np.float32:
-        raise TypeError(f"{name}: x is of {given.dtype}: convert it to float32")
-    found = np.empty(np.shape(given), np.float32)
+    given = [_float32(name, x, "x")]
+    if factor is not None:
+        given.append(_float32(name, factor, "factor"))
+        if given[1].shape != given[0].shape:
+            raise ValueError(f"{name}: factor is {given[1].shape}, and x is {given[0].shape}")
+    found = np.empty(given[0].shape, np.float32)
     _native.element(name, given, found, level_number(level))
     return like(found, x)
+
+
+def _float32(name: str, x: Array, what: str) -> np.ndarray:
+    array = array_of(x, name, what)
+    if array.dtype != np.float32:
+        raise TypeError(f"{name}: {what} is of {array.dtype}: convert it to float32")
+    return np.ascontiguousarray(array).reshape(array.shape)

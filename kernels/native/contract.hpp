@@ -15,6 +15,7 @@
 namespace contract {
 
 constexpr i64 PIECE = 256;
+constexpr i64 SUMS = 16;  // partial sums of a row: sum t has the terms t, t + SUMS, ...
 constexpr i64 LOOK = 8;  // terms between the multiplied and the prefetched ones
 constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
 constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;    // elements of a tile

@@ -6,8 +6,6 @@
 
 namespace contract {
 
-constexpr i64 SUMS = 16;  // partial sums of a row: sum t has the terms t, t + SUMS, ...
-
 enum class Begin { zero, resume, add };  // a chain from +0.0, on from c, or from +0.0 and then added to c
 
 // c[r * c_row + j] = the chain over k, ascending, of a[r * a_row + k * a_step] * b[k * b_row + j].

@@ -1,14 +1,12 @@
 // The kernels of attention for one instruction set: contract_attention_rows.cpp includes this file once for each, inside a
 // namespace and under a target of its own (no include guard). Vectors are those of the tiles of products.
 #include "contract_tiles.hpp"
+#include "contract_partial.hpp"
 
 template <typename T>
 using Whole = typename Of<T>::Whole;
 template <typename T>
 constexpr int MANTISSA = sizeof(T) == 4 ? 23 : 52;
-template <typename T>
-constexpr int VECTORS_OF_SUMS = int(SUMS) / LANES<T>;
-
 // 2^n of whole numbers n, given with Series::SHIFT added: n is then in the last bits.
 template <typename V>
 FPNA_INLINE V power_of_two(const V &shifted) {
@@ -89,27 +87,10 @@ void chains(const Chains<T> &t, i64 rows, i64 vectors) {
 // ---- rows ---------------------------------------------------------------------------------------------------
 
 template <typename T>
-FPNA_INLINE Vector<T> all(T x) {
-    return x - Vector<T>{};
-}
-
-template <typename T>
 FPNA_INLINE Vector<T> numbered() {  // 0, 1, 2, ...
     Vector<T> v;
     for (int i = 0; i < LANES<T>; ++i) v[i] = T(i);
     return v;
-}
-
-// The SUMS partial sums of a row, joined by halves: t and t + 8, then t and t + 4, ...
-template <typename T, typename Join>
-FPNA_INLINE T joined(const Vector<T> *parts, Join join) {
-    T x[SUMS];
-    for (int v = 0; v < VECTORS_OF_SUMS<T>; ++v) store<T>(x + v * LANES<T>, parts[v]);
-#pragma GCC unroll 4
-    for (int half = int(SUMS) / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-        for (int t = 0; t < half; ++t) x[t] = join(x[t], x[t + half]);
-    return x[0];
 }
 
 template <typename T>

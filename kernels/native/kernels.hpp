@@ -183,6 +183,9 @@ void contract_rowsum(const Array &x, std::int64_t stay, const Array &out, const 
 // written.
 void contract_attention(const std::vector<Array> &arrays, const std::optional<Array> &mask, const Array &logs, double scale,
                         bool causal, int threads, int level);
+// arrays: x, weight, bias, y, mean, scale and, for the backward pass, the gradients of y, x, weight and bias. The pass
+// decides which are written; weight, bias and what is not wanted may be missing.
+void contract_layer_norm(const std::vector<std::optional<Array>> &arrays, double eps, int threads, int level);
 
 // ---- pooling: of images (n, channels, h, w) over 2 x 2, rounded down -------------------------------------------------
 
@@ -211,9 +214,9 @@ struct StaticNames {
     int words;                                         // of an operation
 };
 StaticNames static_names();
-// y: `function` of each element of x, one of the functions of programs, both contiguous; every NaN is the one without sign
-// and payload
-void element(const std::string &function, array<float> x, array<float> y, int level);
+// y: `function` of each element of x[0], one of the functions of programs, times that of x[1] if there is one; all are
+// contiguous; every NaN is the one without sign and payload
+void element(const std::string &function, const std::vector<array<float>> &x, array<float> y, int level);
 
 // ---- block stencils ---------------------------------------------------------------------------------------------
 

@@ -380,22 +380,30 @@ std::unique_ptr<StaticProgram> static_program(array<i64> operations, array<float
     return std::make_unique<Program>(operations, constants, tables, input, output, arena, tile);
 }
 
-void element(const std::string &function, array<float> x, array<float> y, int level) {
+void element(const std::string &function, const std::vector<array<float>> &x, array<float> y, int level) {
+    constexpr i64 TILE = 2048;  // elements that stay in the first cache
     const auto *const named = std::find(std::begin(FUNCTION_NAMES), std::end(FUNCTION_NAMES), function);
     if (named == std::end(FUNCTION_NAMES)) throw std::invalid_argument("no function of an element is called " + function);
-    if (y.size() != x.size()) throw std::invalid_argument("x and y: expected as many elements");
+    for (const auto &each : x)
+        if (each.size() != y.size()) throw std::invalid_argument("x and y: expected as many elements");
     if (level >= levels_here() || level < -1) throw std::invalid_argument("level: this processor has none such");
     const Level &kernels = *LEVELS[level < 0 ? levels_here() - 1 : level];
-    const i64 n = x.size(), whole = n - n % kernels.lanes, number = named - std::begin(FUNCTION_NAMES);
-    float *to = y.mutable_data();
-    kernels.map(number, x.data(), to, whole);
-    if (whole < n) {
-        float last[16] = {}, of_last[16];  // the widest vector
-        std::memcpy(last, x.data() + whole, (n - whole) * sizeof(float));
-        kernels.map(number, last, of_last, kernels.lanes);
-        std::memcpy(to + whole, of_last, (n - whole) * sizeof(float));
+    const i64 number = named - std::begin(FUNCTION_NAMES);
+    for (i64 first = 0; first < y.size(); first += TILE) {
+        const float *from = x[0].data() + first;
+        float *to = y.mutable_data() + first;
+        const i64 n = std::min<i64>(TILE, y.size() - first), whole = n - n % kernels.lanes;
+        kernels.map(number, from, to, whole);
+        if (whole < n) {
+            float last[16] = {}, of_last[16];  // the widest vector
+            std::memcpy(last, from + whole, (n - whole) * sizeof(float));
+            kernels.map(number, last, of_last, kernels.lanes);
+            std::memcpy(to + whole, of_last, (n - whole) * sizeof(float));
+        }
+        if (x.size() > 1)
+            for (i64 i = 0; i < n; ++i) to[i] *= x[1].data()[first + i];
+        for (i64 i = 0; i < n; ++i) to[i] = to[i] != to[i] ? __builtin_nanf("") : to[i];  // of several, the processor would choose
     }
-    for (i64 i = 0; i < n; ++i) to[i] = to[i] != to[i] ? __builtin_nanf("") : to[i];  // of several, the processor would choose
 }
 
 StaticNames static_names() {

@@ -165,8 +165,17 @@ FPNA_INLINE Widest logarithm(Widest x) {
     return x == 0.0f ? Widest{} - __builtin_inff() : log;
 }
 
-// erf by a polynomial below 1, else by erfc(a) = exp(-a^2) / a times a polynomial in 1 / a^2, of two pieces
-FPNA_INLINE Widest error_function(Widest x) {
+FPNA_INLINE bool any(Whole mask) {
+    long long parts[sizeof mask / sizeof(long long)], either = 0;
+    __builtin_memcpy(parts, &mask, sizeof mask);
+    for (const long long part : parts) either |= part;
+    return either;
+}
+
+// erf by a polynomial below 1, else by erfc(a) = exp(-a^2) / a times a polynomial in 1 / a^2, of two pieces; `power`
+// returns exp(-a^2), and is not called where every element is below 1. What no element of a vector takes is left out.
+template <typename Power>
+FPNA_INLINE Widest error_function(Widest x, Power power) {
     const Widest a = absolute(x), z = a * a;
     Widest p = z * 7.853861353153693e-5f + -8.010193625184903e-4f;
     p = p * z + 5.188327685732524e-3f;
@@ -175,6 +184,7 @@ FPNA_INLINE Widest error_function(Widest x) {
     p = p * z + -3.761262582423300e-1f;
     p = p * z + 1.128379165726710f;
     const Widest small = p * a;
+    if (!any(~(Whole)(a < 1.0f))) return with_sign(small, x);
     const Widest b = a > 4.0f ? Widest{} + 4.0f : a, q = 1.0f / b, w = q * q;  // erf(4) is 1 in float
     Widest near = w * 2.326819970068386e-2f + -1.387039388740657e-1f;
     near = near * w + 3.687424674597105e-1f;
@@ -184,6 +194,7 @@ FPNA_INLINE Widest error_function(Widest x) {
     near = near * w + 3.404879937665872e-1f;
     near = near * w + -2.741127028184656e-1f;
     near = near * w + 5.638259427386472e-1f;
+    if (!any(~(Whole)(a < 2.0f))) return with_sign(a < 1.0f ? small : 1.0f - (power(z) * q) * near, x);
     Widest far = w * -1.047766399936249e+1f + 1.297719955372516e+1f;
     far = far * w + -7.495518717768503f;
     far = far * w + 2.921019019210786f;
@@ -191,16 +202,22 @@ FPNA_INLINE Widest error_function(Widest x) {
     far = far * w + 4.218463358204948e-1f;
     far = far * w + -2.820767439740514e-1f;
     far = far * w + 5.641895067754075e-1f;
-    const Widest rest = (exponential(-(b * b)) * q) * (b < 2.0f ? near : far);
+    const Widest rest = (power(z) * q) * (b < 2.0f ? near : far);
     return with_sign(a < 1.0f ? small : 1.0f - rest, x);  // NaN takes `rest`
 }
 
-// The share of x that GELU keeps, 0.5 (1 + erf(x / sqrt 2))
-FPNA_INLINE Widest kept(Widest x) { return 0.5f * (1.0f + error_function(x * 0.707106781f)); }
+FPNA_INLINE Widest error_function(Widest x) {
+    return error_function(x, [](Widest z) FPNA_INLINE_LAMBDA { return exponential(-z); });
+}
 
-// The derivative of GELU: its share, and x times the density of the normal distribution
+// GELU, x (1 + erf(x / sqrt 2)) / 2
+FPNA_INLINE Widest gelu(Widest x) { return x * (0.5f * (1.0f + error_function(x * 0.707106781f))); }
+
+// Its derivative: the share of x that it keeps, and x times the density of the normal distribution
 FPNA_INLINE Widest gelu_slope(Widest x) {
-    return kept(x) + x * (exponential((x * x) * -0.5f) * 0.398942280f);
+    const Widest a = x * 0.707106781f, power = exponential(-(a * a));
+    const Widest share = 0.5f * (1.0f + error_function(a, [&](Widest) FPNA_INLINE_LAMBDA { return power; }));
+    return share + x * (power * 0.398942280f);
 }
 
 FPNA_INLINE Widest square_root(Widest x) {
@@ -225,7 +242,7 @@ inline void map(i64 function, const float *x, float *y, i64 n) {
         FPNA_CASE(SQRT, square_root(v));
         FPNA_CASE(NEGATE, -v);
         FPNA_CASE(ERF, error_function(v));
-        FPNA_CASE(GELU, v * kept(v));
+        FPNA_CASE(GELU, gelu(v));
         FPNA_CASE(GELU_SLOPE, gelu_slope(v));
 #undef FPNA_CASE
     }

@@ -50,11 +50,11 @@ CASES: dict[str, tuple[str, list[str]]] = {
 
 def fixed(level: str) -> None:
     """Make every kernel that has several instruction sets use `level`."""
-    from kernels.contract import elements, native, native_attention
+    from kernels.contract import elements, native, native_attention, norms
     from kernels.inference import static
 
     number = native.LEVELS.index(level)
-    for module in (elements, native, native_attention):
+    for module in (elements, native, native_attention, norms):
         vars(module)["level_number"] = lambda name: number
     made = static.Static.__init__
 

@@ -2,26 +2,27 @@
 
     f = fixed("gelu", kwargs, rowsum)       # None: torch's function keeps its bits, or no such operation is known
 
-Sums are `rowsum`, a chain over the summed dims. Functions of an element are those of `kernels.contract.elements`. Each
-operation of torch between them rounds once, so it cannot be fused with another.
+Sums are `rowsum`, a chain over the summed dims. Functions of an element are those of `kernels.contract.elements`, and
+layer norm is that of `kernels.contract.norms`. Each operation of torch between them rounds once, so it cannot be fused
+with another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from functools import partial
 from typing import Any
 
 import torch
 
-from kernels.contract import elements
+from kernels.contract import elements, norms
 
 # Of `kernels.contract.elements`, as torch has them; the square root too, since torch's may be MKL's, which rounds
 # otherwise with other instruction sets.
 ELEMENTS = ("erf", "exp", "log", "sigmoid", "sqrt", "tanh")
 
 
-def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable) -> Callable | None:
+def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable, threads: int = 1) -> Callable | None:
     """The function for an operation, to be called like torch's; None if there is none with these arguments."""
     if "alpha" in kwargs:
         return {"add": _add, "sub": _subtract}.get(name)
@@ -36,6 +37,8 @@ def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable) -> Callable | 
     if name in ROWS:
         function = ROWS[name]
         return lambda *args: function(rowsum, *args)
+    if name in NORMS:
+        return partial(NORMS[name], threads)
     return None
 
 
@@ -60,7 +63,7 @@ def _gelu(x, *, approximate="none"):
 
 
 def _gelu_backward(gradient, x, *, approximate="none"):
-    return torch.mul(gradient, element("gelu_slope", x))
+    return elements.element("gelu_slope", x, factor=gradient)
 
 
 def _inverse_root(x):
@@ -100,40 +103,26 @@ def _log_softmax_backward(rowsum, gradient, y, dim: int, dtype):
     return torch.sub(gradient, torch.mul(element("exp", y), rowsum(gradient, [dim], True)))
 
 
-def _layer_norm(rowsum, x, shape: Sequence[int], weight, bias, eps: float):
-    """(y, mean, 1 / sqrt(variance + eps)) over the last dims, of `shape`."""
-    dims, count = list(range(x.dim() - len(shape), x.dim())), prod(shape)
-    mean = torch.div(rowsum(x, dims, True), count)
-    apart = torch.sub(x, mean)
-    scale = _inverse_root(torch.add(torch.div(rowsum(torch.mul(apart, apart), dims, True), count), eps))
-    y = torch.mul(apart, scale)
-    y = y if weight is None else torch.mul(y, weight)
-    return y if bias is None else torch.add(y, bias), mean, scale
-
-
-def _layer_norm_backward(rowsum, gradient, x, shape: Sequence[int], mean, scale, weight, bias, wanted):
-    """The gradients of x, weight and bias, those that are `wanted`."""
-    rank = x.dim()
-    dims, others, count = list(range(rank - len(shape), rank)), list(range(rank - len(shape))), prod(shape)
-    unit = torch.mul(torch.sub(x, mean), scale)
-    of_x = of_weight = of_bias = None
-    if wanted[0]:
-        slopes = gradient if weight is None else torch.mul(gradient, weight)
-        along = torch.mul(unit, rowsum(torch.mul(slopes, unit), dims, True))
-        both = torch.div(torch.add(rowsum(slopes, dims, True), along), count)
-        of_x = torch.mul(torch.sub(slopes, both), scale)
-    if wanted[1]:
-        of_weight = rowsum(torch.mul(gradient, unit), others)
-    if wanted[2]:
-        of_bias = rowsum(gradient, others)
-    return of_x, of_weight, of_bias
-
-
 ROWS: dict[str, Callable] = {
     "_softmax": _softmax,
     "_log_softmax": _log_softmax,
     "_softmax_backward_data": _softmax_backward,
     "_log_softmax_backward_data": _log_softmax_backward,
+}
+
+
+# ---- layer norm, with torch's signature
+
+
+def _layer_norm(threads: int, x, shape: Sequence[int], weight, bias, eps: float):
+    return norms.layer_norm(x, shape, weight, bias, eps, threads=threads)
+
+
+def _layer_norm_backward(threads: int, gradient, x, shape: Sequence[int], mean, scale, weight, bias, wanted):
+    return norms.layer_norm_backward(gradient, x, shape, mean, scale, weight, wanted, threads=threads)
+
+
+NORMS: dict[str, Callable] = {
     "native_layer_norm": _layer_norm,
     "native_layer_norm_backward": _layer_norm_backward,
 }

@@ -1,0 +1,28 @@
+// Rows that are normalised by their mean and variance (layer norm), by fixed operations: kernels/contract/norms.py has the
+// definition. A row's bits depend on its own elements, and those of sums over rows on the number of rows.
+#pragma once
+#include "contract.hpp"
+
+namespace contract {
+
+// x, y, slopes, of_x: (rows, columns); weight, bias: (columns) or null; mean, scale: (rows).
+template <typename T>
+struct Norm {
+    i64 columns;
+    T eps;
+    const T *x, *weight, *bias;
+    T *y, *mean, *scale;
+    // of the backward pass
+    const T *slopes;  // the gradient of y
+    T *of_x;          // null if it is not wanted, as the sums
+};
+
+// The kernels of one instruction set.
+template <typename T>
+struct NormKernels {
+    void (*forward)(const Norm<T> &, i64 begin, i64 end);  // of these rows
+    // The same of the backward pass; the sums over these rows, for weight and bias, are added to those arrays.
+    void (*backward)(const Norm<T> &, i64 begin, i64 end, T *of_weight, T *of_bias);
+};
+
+}  // namespace contract
