@@ -1,12 +1,14 @@
 """Audits all operations of torch: counts the cases of each that a change alters, and the time of the audit.
 
     python -m benchmarks.apps.operations --json benchmarks/results/operations.json
+    python -m benchmarks.apps.operations --axes cpu --json benchmarks/results/operations-cpu.json
 
 Two ranks audit deck M. A row has an operation and a direction, the number of its cases, and for each change the number
 of cases whose bits it alters (`differ/tried`; empty: the change does not apply). `statements` are those of torch's
 documentation with their verdicts. `mode` is the ratio of the times with and without torch's deterministic mode, with
 two threads, for the cases that differ between runs and that the mode repairs. `CPU s` counts both ranks and their audit
-processes.
+processes. With `--axes cpu` a row of `layers` has an operation, a direction, and the number of cases whose bits a
+library's code for another processor alters.
 """
 
 import argparse
@@ -49,6 +51,7 @@ def look(run: Path) -> dict:
             "max": max(ratios),
             "n": len(ratios),
         },
+        "layers": known_of(known).processors.to_dict("records"),
         "threads": sorted({pool for case in certificate.cases if case.audit for pool in case.audit.pools}),
     }
 
@@ -61,11 +64,13 @@ def main(argv=None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--deck", default="M", help="deck of cases (default %(default)s)")
+    parser.add_argument("--axes", choices=["cpu"], help="a further condition to vary")
     parser.add_argument("--json", help="write the figures to this file")
     add_quiet(parser)
     options = parser.parse_args(argv)
     where, before = machine(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    seen = launch(RANKS, "miniapps.operations", ["--deck", options.deck], look=look)
+    axes = ["--axes", options.axes] if options.axes else []
+    seen = launch(RANKS, "miniapps.operations", ["--deck", options.deck, *axes], look=look)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     whole = {name: figure["value"] for name, figure in seen["fom"].items()}
@@ -75,6 +80,8 @@ def main(argv=None) -> None:
             "title": "operations", "machine": where, "figures": whole | {"wall s": seen["launch_s"], "CPU s": cpu},
             "threads": seen["threads"], "mode": seen["mode"], "rows": seen["rows"], "statements": seen["statements"],
         }  # fmt: skip
+        if options.axes:
+            content["layers"] = seen["layers"]
         save(content, options.json)
 
 

@@ -197,8 +197,10 @@ PROGRAMS = (
     Program("Fortran, matmul", FORTRAN_PRODUCT, ("gfortran", "-O2"), hidden=True),
     Program("Fortran, LAPACK of OpenBLAS", FORTRAN_LAPACK, ("gfortran", "-O2", "-lopenblas"), (OPENBLAS,)),
     Program("Fortran, LAPACK of Netlib", FORTRAN_LAPACK,
-            ("gfortran", "-O2", "-L/usr/lib/x86_64-linux-gnu/lapack", "-L/usr/lib/x86_64-linux-gnu/blas",
-             "-Wl,-rpath,/usr/lib/x86_64-linux-gnu/lapack:/usr/lib/x86_64-linux-gnu/blas", "-llapack", "-lblas")),
+            # The old kind of path, which holds for the library's own libraries too: LAPACK loads libblas.so.3.
+            ("gfortran", "-O2", "-L/usr/lib/x86_64-linux-gnu/lapack",
+             "-Wl,--disable-new-dtags,-rpath,/usr/lib/x86_64-linux-gnu/lapack:/usr/lib/x86_64-linux-gnu/blas",
+             "-llapack")),
     _numpy("NumPy, product of vectors", "y = a @ b", OPENBLAS),
     _numpy("NumPy, product of vectors, float32", "y = a @ b", OPENBLAS, single=True),
     _numpy("NumPy, product of matrices", "y = A @ A", OPENBLAS),

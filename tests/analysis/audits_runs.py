@@ -13,14 +13,19 @@ def change(distinct=1, trials=9, ulp=1.0):
             "v_ermv": 1e-7 * (distinct > 1), "ulp": ulp * (distinct > 1), "values": False}  # fmt: skip
 
 
-def case(operation, direction="forward", runs=1, in_mode=1, throws=None, digest="0" * 32, **changes):
-    """The record of a case; `changes` {name: results}; `throws`: the message of the deterministic mode."""
+def case(
+    operation, direction="forward", runs=1, in_mode=1, throws=None, digest="0" * 32, layers=None, **changes
+):
+    """The record of a case; `changes` {name: results}; `throws`: the message of the deterministic mode; `layers`
+    {library and level: results}."""
     by = {"by": {"1": 1, "2": runs}}
     mode = {"throws": throws, "seconds": [1e-3, None if throws else 5e-4]}
     if not throws:
         mode |= {"runs": change(in_mode) | by, "algorithm": change()}
     audit = {"digest": digest, "elements": 8, "runs": change(runs) | by, "mode": mode}
     audit |= {name: change(distinct) for name, distinct in changes.items()}
+    if layers:
+        audit["cpu"] = change(max(layers.values()), 1 + len(layers)) | {"by": layers}
     return {
         "name": f"{operation} {direction}", "operation": operation, "direction": direction, "factors": {},
         "documented": [f"torch.{operation}"], "outcome": "done", "seconds": 0.1, "error": None, "audit": audit,

@@ -58,6 +58,33 @@ def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys
     assert "RuntimeError: not here" in text
 
 
+def test_the_libraries_whose_code_for_another_processor_alters_bits_are_named(tmp_path, capsys):
+    held = {"ATen avx2": 1, "ATen default": 2, "MKL AVX": 1}
+    cases = [
+        case("take", "backward", layers=held),
+        case("take", layers=dict.fromkeys(held, 1)),
+        case("dot", layers=held | {"ATen avx2": 2, "MKL AVX": 2}),
+        case("dot", "backward"),
+    ]
+    run = write_audit(tmp_path / "a", cases)
+    known = known_of(audits(load([run])))
+    frame = known.processors.set_index(["operation", "direction", "held"])
+    assert frame["differ"].to_dict() == {
+        ("take", "backward", "ATen avx2"): 0, ("take", "backward", "ATen default"): 1,
+        ("take", "backward", "MKL AVX"): 0, ("take", "forward", "ATen avx2"): 0, ("take", "forward", "ATen default"): 0,
+        ("take", "forward", "MKL AVX"): 0, ("dot", "forward", "ATen avx2"): 1, ("dot", "forward", "ATen default"): 1,
+        ("dot", "forward", "MKL AVX"): 1,
+    }  # fmt: skip
+    follow = "2 of 3 follow the processor, through ATen (2), MKL (1)"
+    assert follow in verdict_on(run)
+    assert "differ with" not in verdict_on(run)
+    assert main(["audits", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert f"{follow}." in text
+    [row] = [line.split() for line in text.splitlines() if line.strip().startswith("ATen default")]
+    assert row == ["ATen", "default", "2", "of", "2", "2", "of", "3", "dot,", "take"]
+
+
 def test_the_report_has_the_heat_map_and_the_tables(run):
     report = build(load([run]))
     assert "Operations: changes that alter bits" in report.html

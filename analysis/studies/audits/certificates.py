@@ -34,6 +34,10 @@ SEEN = {
     "v_c": Column("float64", "the largest against the first result"), "v_ermv": Column("float64", "the same"),
     "ulp": Column("float64", "the same", "ULP"), "values": Column("bool", "a difference is beyond rounding"),
 }  # fmt: skip
+LAYERS = {
+    "run": Column("str"), "case": Column("str"), "operation": Column("str"), "direction": Column("str"),
+    "held": Column("str", "layer, and the level that it was held to"), "differs": Column("bool", "from its own code"),
+}  # fmt: skip
 STATED = {
     "run": Column("str"), "operation": Column("str"),
     "does": Column("str", "`acts`, `throws`, or empty without a statement"), "backward": Column("bool"),
@@ -45,12 +49,14 @@ STATED = {
 @dataclass(frozen=True)
 class Audits:
     """`certificates` {label of a run: certificate}; `cases`: a row per case; `seen`: a row per case and change;
-    `stated`: a row with the verdict on each statement of the documentation, and on each operation that differs without
-    a statement (`does` is empty). `problems`: a sentence on each unusable certificate."""
+    `layers`: a row per case and library that was held to code for another processor; `stated`: a row with the verdict
+    on each statement of the documentation, and on each operation that differs without a statement (`does` is empty).
+    `problems`: a sentence on each unusable certificate."""
 
     certificates: dict[str, Certificate]
     cases: pd.DataFrame
     seen: pd.DataFrame
+    layers: pd.DataFrame
     stated: pd.DataFrame
     problems: list[str]
 
@@ -63,6 +69,7 @@ def audits(frames: Frames) -> Audits:
         found,
         frame([_case(run, case) for run, each in rows for case in each["cases"]], CASES),
         frame([row for run, each in rows for case in each["cases"] for row in _seen(run, case)], SEEN),
+        frame([row for run, each in rows for case in each["cases"] for row in _layers(run, case)], LAYERS),
         frame([
             {"run": run, **verdict.as_dict(), "does": verdict.does or "", "mode": verdict.mode or ""}
             for run, each in rows
@@ -89,16 +96,27 @@ def _case(run: str, case: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _head(run: str, case: dict[str, Any]) -> dict[str, Any]:
+    return {"run": run, "case": case["name"], "operation": case["operation"], "direction": case["direction"]}
+
+
+def _layers(run: str, case: dict[str, Any]) -> list[dict[str, Any]]:
+    seen = (case["audit"] or {}).get("cpu") or {}
+    return [
+        _head(run, case) | {"held": held, "differs": distinct > 1}
+        for held, distinct in (seen.get("by") or {}).items()
+    ]
+
+
 def _seen(run: str, case: dict[str, Any]) -> list[dict[str, Any]]:
     if case["audit"] is None:
         return []
     changes = {change: case["audit"][change] for change in WHAT} | {
         "algorithm": case["audit"]["mode"]["algorithm"]
     }
-    head = {"run": run, "case": case["name"], "operation": case["operation"], "direction": case["direction"]}
     keys = ("trials", "distinct", "bound", "v_c", "v_ermv", "ulp", "values")
     return [
-        {**head, "change": change, **{key: seen[key] for key in keys}}
+        {**_head(run, case), "change": change, **{key: seen[key] for key in keys}}
         for change, seen in changes.items()
         if seen is not None
     ]

@@ -6,10 +6,11 @@ import argparse
 
 from analysis.overview import Overview
 from analysis.page.sections import Section, folded
-from analysis.studies.audits.certificates import CASES, SEEN, STATED, audits
+from analysis.studies.audits.certificates import CASES, LAYERS, SEEN, STATED, audits
 from analysis.studies.audits.compare import COMPARED
 from analysis.studies.audits.figures import sensitivity_figures
 from analysis.studies.audits.tables import (
+    PROCESSORS,
     SENSITIVITY,
     Known,
     all_tables,
@@ -19,6 +20,7 @@ from analysis.studies.audits.tables import (
     known_of,
     largest_tables,
     mode_tables,
+    processor_tables,
     refused_tables,
     sensitivity_tables,
     sentences,
@@ -36,7 +38,12 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
 
 def sections(known: Known) -> list[Section]:
     """Changes that alter the bits of operations; torch's documentation and measurements; certificates compared."""
-    tables = [*sensitivity_tables(known), *largest_tables(known), *refused_tables(known)]
+    tables = [
+        *sensitivity_tables(known),
+        *processor_tables(known),
+        *largest_tables(known),
+        *refused_tables(known),
+    ]
     dependent = Section(
         "audits", "Operations: changes that alter bits", "No operation was audited.", " ".join(sentences(known)),
         sensitivity_figures(known), folded(tables),
@@ -63,6 +70,10 @@ STUDY = Study(
         Data("changes", "a row per case and change", SEEN, lambda known: known.recorded.seen),
         Data("statements", "a verdict on each statement of torch's documentation, and on differences without one",
              STATED, lambda known: known.recorded.stated),
+        Data("layers", "a row per case and library that was held to code for another processor", LAYERS,
+             lambda known: known.recorded.layers),
+        Data("processors", "a row per operation, direction and such library, over all certificates", PROCESSORS,
+             lambda known: known.processors),
         Data("sensitivity", "a row per operation, direction and change, over all certificates", SENSITIVITY,
              lambda known: known.sensitivity),
         Data("certificates", "each against the first, a row per difference", COMPARED, lambda known: known.compared),

@@ -16,16 +16,20 @@ from analysis.verdict import DIFFERS, SAME, counted
 from kernels.as_json import Column
 from kernels.torchops.verdicts import FALSE, MISSING, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED
 
+MOST_NAMES = 40  # operations named in a row
 WORST = 12  # rows of the table of the largest differences of a change
 
 
 @dataclass(frozen=True)
 class Known:
     """All results on audits: `recorded`: the certificates; `sensitivity`: for each operation, direction and change, the
-    number of cases that it alters; `compared`: each certificate against the first; `notes`: limits of these results."""
+    number of cases that it alters; `processors`: for each operation, direction and layer of libraries, those that its
+    code for another processor alters; `compared`: each certificate against the first; `notes`: limits of these
+    results."""
 
     recorded: Audits
     sensitivity: pd.DataFrame
+    processors: pd.DataFrame
     compared: pd.DataFrame
     notes: list[str]
 
@@ -39,7 +43,7 @@ def known_of(audits: Audits) -> Known:
     ]
     if refused := int((audits.cases["outcome"] != "done").sum()):
         notes.append(f"{counted(refused, 'case')} could not be audited; the table of cases lists them")
-    return Known(audits, sensitivity(audits.seen), compared(audits), notes)
+    return Known(audits, sensitivity(audits.seen), processors(audits.layers), compared(audits), notes)
 
 
 SENSITIVITY = {
@@ -62,6 +66,20 @@ def sensitivity(seen: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()  # fmt: skip
 
 
+PROCESSORS = {
+    "operation": Column("str"), "direction": Column("str"),
+    "held": Column("str", "layer, and the level that it was held to"), "cases": Column("int64"),
+    "differ": Column("int64", "cases whose bits the layer's code for this level alters"),
+}  # fmt: skip
+
+
+def processors(layers: pd.DataFrame) -> pd.DataFrame:
+    """A row per operation, direction and layer held to a level, over all audits: number of `cases`, how many
+    `differ`."""
+    grouped = layers.groupby(["operation", "direction", "held"], sort=False)
+    return grouped.agg(cases=("differs", "size"), differ=("differs", "sum")).reset_index()
+
+
 def sentences(known: Known) -> list[str]:
     """The verdict in a few sentences."""
     cases, stated = known.recorded.cases, known.recorded.stated
@@ -73,6 +91,8 @@ def sentences(known: Known) -> list[str]:
         f"{int(runs['differ'].sum())} differ"
         + (f": {_list(named(row) for row in racing.itertuples())}." if len(racing) else ".")
     ]
+    if follow := _follow(known):
+        lines.append(f"{follow[:1].upper()}{follow[1:]}.")
     documented = stated[stated["does"] != ""]
     if len(documented):
         words = documented["verdict"].value_counts()
@@ -98,9 +118,11 @@ def findings(known: Known) -> list[Finding]:
     differ = int(done["differs"].sum())
     verb = "differ" if differ > 1 else "differs"
     parts = [f"{differ or 'none'} of {counted(len(done), 'case')} {verb} from run to run"]
-    altered = seen[(seen["distinct"] > 1) & (seen["change"] != "algorithm")]
+    altered = seen[(seen["distinct"] > 1) & ~seen["change"].isin(["algorithm", "cpu"])]
     if more := len(altered[["run", "case"]].drop_duplicates()) - differ:
         parts.append(f"{more} more with threads, batch, position, address or process")
+    if follow := _follow(known):
+        parts.append(follow)
     if refused := len(cases) - len(done):
         parts.append(f"{refused} could not be audited")
     text = f"{counted(done['operation'].nunique(), 'operation')} audited{by}: {', '.join(parts)}"
@@ -111,11 +133,27 @@ def findings(known: Known) -> list[Finding]:
     return [Finding(DIFFERS if differ else SAME, text, text)]
 
 
+def _follow(known: Known) -> str:
+    """`9 of 20 follow the processor, through ATen (7) and MKL (2)`; empty without that axis."""
+    layers = known.recorded.layers
+    if layers.empty:
+        return ""
+    follow = layers[layers["differs"]]
+    each = ["run", "case"]
+    count, of = (len(rows[each].drop_duplicates()) for rows in (follow, layers))
+    if not count:
+        return f"none of {of} follows the processor"
+    named_layer = follow.assign(layer=follow["held"].str.rpartition(" ")[0])
+    by = named_layer.drop_duplicates([*each, "layer"])["layer"].value_counts()
+    through = ", ".join(f"{layer} ({n})" for layer, n in by.items())
+    return f"{count} of {of} follow the processor, through {through}"
+
+
 def all_tables(known: Known) -> list[tuple[str, Table]]:
     """Every table, in reading order."""
     return [
-        *sensitivity_tables(known), *audit_tables(known), *mode_tables(known), *largest_tables(known),
-        *refused_tables(known), *compared_tables(known),
+        *sensitivity_tables(known), *processor_tables(known), *audit_tables(known), *mode_tables(known),
+        *largest_tables(known), *refused_tables(known), *compared_tables(known),
     ]  # fmt: skip
 
 
@@ -133,6 +171,18 @@ def sensitivity_tables(known: Known) -> list[tuple[str, Table]]:
         rows.append((operation, direction, *cells))
     columns = ("operation", "direction", *CHANGES)
     return [("Cases whose bits a change alters", Table(columns, rows, CHANGES))] if rows else []
+
+
+def processor_tables(known: Known) -> list[tuple[str, Table]]:
+    """(title, table): which operations a library's code for another processor alters."""
+    rows = []
+    for held, same in known.processors.groupby("held", sort=False):
+        follow = same[same["differ"] > 0]
+        names = _list(sorted(follow["operation"]), MOST_NAMES) or "none"
+        count = f"{follow['operation'].nunique()} of {same['operation'].nunique()}"
+        rows.append((held, count, f"{same['differ'].sum()} of {same['cases'].sum()}", names))
+    title = "Operations whose bits follow the processor, by the library that chooses the code"
+    return [(title, Table(("held to", "operations", "cases", "which"), rows))] if rows else []
 
 
 STATED = (
