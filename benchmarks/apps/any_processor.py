@@ -19,6 +19,7 @@ from benchmarks.harness.turns import in_turn, ratio
 
 CHOICES = {"any": ("layout", "any"), "this": ("layout", "this"), "none": ("none", "this")}
 _IMAGES = ("--evaluate-every", "0", "--data", "digits", "--until")
+_GPT = ("--model", "gpt", "--evaluate-every", "0")
 # {name: (application, arguments, where the number of steps follows)}
 CASES = {
     "coupled, online": ("coupled", ("--steps",), 20),
@@ -30,11 +31,8 @@ CASES = {
     ),
     "training, MLP": ("training", _IMAGES, 60),
     "training, CNN": ("training", ("--model", "cnn", *_IMAGES), 40),
-    "mesh, gpt": (
-        "mesh",
-        ("--model", "gpt", "--evaluate-every", "0", "--set", "model.hidden=64", "--steps"),
-        3,
-    ),
+    "mesh, gpt of width 64": ("mesh", (*_GPT, "--set", "model.hidden=64", "--steps"), 10),
+    "mesh, gpt of width 256": ("mesh", (*_GPT, "--set", "model.hidden=256", "--steps"), 3),
 }
 
 

@@ -1,9 +1,11 @@
-"""Layer norm by fixed operations, in C++: additions, products, divisions and square roots, each correctly rounded.
+"""Layer norm and softmax by fixed operations, in C++: each rounds correctly, and none is a library's.
 
     y, mean, scale = layer_norm(x, (columns,), weight, bias, 1e-5)
+    y = softmax(x, dim, log=True)
 
-A row's bits depend on its own elements alone, and those of the gradients of weight and bias on the order and number of
-rows: neither on cuts between rows, nor on the processor. A sum over a row has 16 partial sums: sum t has the elements
+Exponential and logarithm are those of attention (kernels/include/exponential.hpp). A row's bits depend on its own
+elements alone, and those of the gradients of weight and bias on the order and number of rows: neither on cuts between
+rows, nor on the processor. A sum over a row has 16 partial sums: sum t has the elements
 t, t + 16, t + 32, ..., from +0.0, and they are joined by halves (t and t + 8, then t and t + 4, ...). A sum over rows
 is a chain over 256 rows from +0.0; the sums of such pieces are added in order.
 """
@@ -77,6 +79,41 @@ def layer_norm_backward(
     _native.contract_layer_norm(arrays, 0.0, checked(threads), level_number(level))
     of_x, of_weight, of_bias = (None if each is None else like(each, x) for each in found)
     return of_x, of_weight, of_bias
+
+
+def softmax(
+    x: Array, dim: int = -1, log: bool = False, *, threads: int = 1, level: str | None = None
+) -> Array:
+    """exp(x - m) / sum(exp(x - m)) along a dim, m its largest element; with `log` the logarithm, (x - m) - log(sum).
+
+    x: float32 or float64. A row with a NaN, with +inf, or of -inf alone becomes NaN, as torch's does. `threads` and
+    `level` as in `layer_norm`; TypeError and IndexError as there.
+    """
+    return _softmax("softmax", x, None, dim, log, threads, level)
+
+
+def softmax_backward(
+    gradient: Array, y: Array, dim: int = -1, log: bool = False, *, threads: int = 1, level: str | None = None
+) -> Array:
+    """The gradient of x from that of y = softmax(x, dim, log): g y - y sum(g y), or with `log` g - exp(y) sum(g)."""
+    return _softmax("softmax_backward", y, gradient, dim, log, threads, level)
+
+
+def _softmax(
+    what: str, x: Array, gradient: Array | None, dim: int, log: bool, threads: int, level: str | None
+) -> Array:
+    xs = array_of(x, what, "x" if gradient is None else "y")
+    last = np.ascontiguousarray(np.moveaxis(xs, dim, -1))
+    slopes = None
+    if gradient is not None:
+        given = array_of(gradient, what, "gradient")
+        if given.shape != xs.shape or given.dtype != xs.dtype:
+            raise ValueError(f"{what}: gradient is {given.dtype} {given.shape}, and y is {xs.dtype} {xs.shape}")
+        slopes = np.ascontiguousarray(np.moveaxis(given, dim, -1))
+    found = np.empty_like(last)
+    columns = max(1, last.shape[-1])
+    _native.contract_softmax(last, slopes, found, columns, log, checked(threads), level_number(level))
+    return like(np.moveaxis(found, -1, dim), x)
 
 
 def _rows(name: str, x: Array, shape: Sequence[int]) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -227,6 +227,7 @@ void define_contract(Module &m) {
     m.def("contract_attention", contract_attention, py::arg("arrays"), py::arg("mask"), py::arg("logs"), py::arg("scale"),
           py::arg("causal"), py::arg("threads"), py::arg("level") = -1);
     m.def("contract_layer_norm", contract_layer_norm);
+    m.def("contract_softmax", contract_softmax);
     m.def("pool_largest", pool_largest);
     m.def("pool_spread", pool_spread);
     py::dict known;

@@ -3,32 +3,6 @@
 #include "contract_tiles.hpp"
 #include "contract_partial.hpp"
 
-template <typename T>
-using Whole = typename Of<T>::Whole;
-template <typename T>
-constexpr int MANTISSA = sizeof(T) == 4 ? 23 : 52;
-// 2^n of whole numbers n, given with Series::SHIFT added: n is then in the last bits.
-template <typename V>
-FPNA_INLINE V power_of_two(const V &shifted) {
-    using T = std::decay_t<decltype(shifted[0])>;
-    using Bits = std::conditional_t<sizeof(T) == 4, int, long long>;
-    return (V)(((Whole<T>)shifted << MANTISSA<T>)+(Bits(sizeof(T) == 4 ? 127 : 1023) << MANTISSA<T>));
-}
-
-template <typename V>
-FPNA_INLINE V split(const V &x, V &f) {
-    using T = std::decay_t<decltype(x[0])>;
-    using Bits = std::conditional_t<sizeof(T) == 4, int, long long>;
-    constexpr Bits ROOT = sizeof(T) == 4 ? Bits(0x3f3504f3) : Bits(0x3fe6a09e667f3bcd);  // of 1/2
-    const Whole<T> bits = (Whole<T>)x, e = (bits - ROOT) >> MANTISSA<T>;
-    f = (V)(bits - (e << MANTISSA<T>));
-    return __builtin_convertvector(e, V);
-}
-
-#define FPNA_EACH FPNA_INLINE
-#include "../include/exponential.hpp"
-#undef FPNA_EACH
-
 // ---- chains -------------------------------------------------------------------------------------------------
 
 template <typename T, int ROWS_NOW, int VECTORS>

@@ -1,8 +1,9 @@
-// Layer norm, forward and backward (contract_norm.hpp).
+// Layer norm and softmax, forward and backward (contract_norm.hpp).
 #include <omp.h>
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "contract_norm.hpp"
 #include "kernels.hpp"
@@ -71,8 +72,29 @@ void layer_norm(const std::vector<std::optional<Array>> &given, double eps, int 
     }
 }
 
+template <typename T>
+void softmax(const Array &x, const std::optional<Array> &slopes, const Array &y, i64 columns, bool log, int threads, int level) {
+    const NormKernels<T> &kernels = norm_kernels_of<T>(level);
+    const Softmax<T> of{columns, elements<T>(x), elements<T>(slopes), elements<T>(y), log};
+    const i64 rows = x.size() / columns;
+    const i64 team = std::max<i64>(1, std::min<i64>({threads, rows, x.size() / ENOUGH}));
+#pragma omp parallel num_threads(int(team)) if (team > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 p = 0; p < team; ++p) kernels.softmax(of, rows * p / team, rows * (p + 1) / team);
+    }
+}
+
 }  // namespace
 }  // namespace contract
+
+void contract_softmax(const Array &x, const std::optional<Array> &slopes, const Array &y, std::int64_t columns, bool log,
+                      int threads, int level) {
+    if (!x.size()) return;
+    const auto softmax = x.itemsize() == sizeof(double) ? contract::softmax<double> : contract::softmax<float>;
+    softmax(x, slopes, y, columns, log, threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level));
+}
 
 void contract_layer_norm(const std::vector<std::optional<Array>> &arrays, double eps, int threads, int level) {
     const auto layer_norm = arrays[0]->itemsize() == sizeof(double) ? contract::layer_norm<double> : contract::layer_norm<float>;

@@ -1,4 +1,4 @@
-// The kernels of layer norm for one instruction set: contract_norm.cpp includes this file once for each, inside a
+// The kernels of layer norm and softmax for one instruction set: contract_norm.cpp includes this file once for each, inside a
 // namespace and under a target of its own (no include guard). `W` is a vector, or one element at the end of a row.
 #include "contract_tiles.hpp"
 #include "contract_partial.hpp"
@@ -40,7 +40,8 @@ FPNA_INLINE T sum_of(i64 n, Term term) {
     return joined(sums, [](T x, T y) { return x + y; });
 }
 
-#define FPNA_EACH(W) [&](i64 k, auto tag) __attribute__((always_inline)) { using W = decltype(tag);
+#define FPNA_INLINE_CALL __attribute__((always_inline))
+#define FPNA_EACH(W) [&](i64 k, auto tag) FPNA_INLINE_CALL { using W = decltype(tag);
 
 template <typename T>
 void normalised(const Norm<T> &of, i64 begin, i64 end) {
@@ -82,7 +83,88 @@ void slopes_of(const Norm<T> &of, i64 begin, i64 end, T *of_weight, T *of_bias) 
     }
 }
 
-#undef FPNA_EACH
+// Calls each(k, count) for groups of SUMS elements of a row, of which the last has fewer.
+template <typename Each>
+FPNA_INLINE void in_groups(i64 n, Each each) {
+    i64 k = 0;
+    for (; k + SUMS <= n; k += SUMS) each(k, std::integral_constant<i64, SUMS>{});
+    if (k < n) each(k, n - k);
+}
+
+// Elements k to k + count of a row and `fill` behind them, in vectors.
+template <typename T, typename Count>
+FPNA_INLINE void group_of(Vector<T> *to, const T *from, Count count, T fill) {
+    T x[SUMS];
+    for (i64 i = 0; i < SUMS; ++i) x[i] = fill;
+    __builtin_memcpy(x, from, count * sizeof(T));
+    __builtin_memcpy(to, x, sizeof x);
+}
 
 template <typename T>
-constexpr NormKernels<T> NORM_KERNELS = {normalised<T>, slopes_of<T>};
+void softmax(const Softmax<T> &of, i64 begin, i64 end) {
+    constexpr int PARTS = VECTORS_OF_SUMS<T>;
+    const T none = -T(__builtin_inff());
+    const i64 n = of.columns;
+    for (i64 r = begin; r < end; ++r) {
+        const T *x = of.x + r * n;
+        T *y = of.y + r * n;
+        Vector<T> most[PARTS], sums[PARTS] = {}, now[PARTS];
+        for (int p = 0; p < PARTS; ++p) most[p] = all(none);
+        in_groups(n, [&](i64 k, auto count) FPNA_INLINE_CALL {
+            group_of<T>(now, x + k, count, none);
+            for (int p = 0; p < PARTS; ++p) most[p] = now[p] > most[p] ? now[p] : most[p];
+        });
+        const T top = joined<T>(most, [](T x, T y) { return x > y ? x : y; });
+        in_groups(n, [&](i64 k, auto count) FPNA_INLINE_CALL {
+            group_of<T>(now, x + k, count, none);
+            for (int p = 0; p < PARTS; ++p) {
+                now[p] = exponential<T>(now[p] - top);
+                sums[p] = sums[p] + now[p];
+            }
+            if (!of.log) __builtin_memcpy(y + k, now, count * sizeof(T));
+        });
+        const T sum = joined<T>(sums, [](T x, T y) { return x + y; }), log = logarithm<T>(all(sum))[0];
+        if (of.log)
+            every<T>(n, FPNA_EACH(W) put(y + k, sum == sum ? (at<W>(x + k) - top) - log : W{} + sum); });  // log is of numbers
+        else
+            every<T>(n, FPNA_EACH(W) put(y + k, at<W>(y + k) / sum); });
+    }
+}
+
+// Of softmax g y - y sum(g y), of its logarithm g - exp(y) sum(g).
+template <typename T>
+void softmax_slopes(const Softmax<T> &of, i64 begin, i64 end) {
+    constexpr int PARTS = VECTORS_OF_SUMS<T>;
+    const i64 n = of.columns;
+    for (i64 r = begin; r < end; ++r) {
+        const T *y = of.x + r * n, *slopes = of.slopes + r * n;
+        T *to = of.y + r * n;
+        if (!of.log) {
+            const T sum = sum_of<T>(n, FPNA_EACH(W) return at<W>(slopes + k) * at<W>(y + k); });
+            every<T>(n, FPNA_EACH(W) const W v = at<W>(y + k); put(to + k, at<W>(slopes + k) * v - v * sum); });
+            continue;
+        }
+        const T sum = sum_of<T>(n, FPNA_EACH(W) return at<W>(slopes + k); });
+        in_groups(n, [&](i64 k, auto count) FPNA_INLINE_CALL {
+            Vector<T> powers[PARTS], own[PARTS];
+            group_of<T>(powers, y + k, count, T(0));
+            group_of<T>(own, slopes + k, count, T(0));
+            for (int p = 0; p < PARTS; ++p) {
+                own[p] = own[p] - exponential<T>(powers[p]) * sum;
+                own[p] = own[p] == own[p] ? own[p] : all(T(__builtin_nanf("")));
+            }
+            __builtin_memcpy(to + k, own, count * sizeof(T));
+        });
+    }
+}
+
+#undef FPNA_EACH
+#undef FPNA_INLINE_CALL
+
+template <typename T>
+void softmax_pass(const Softmax<T> &of, i64 begin, i64 end) {
+    of.slopes ? softmax_slopes(of, begin, end) : softmax(of, begin, end);
+}
+
+template <typename T>
+constexpr NormKernels<T> NORM_KERNELS = {normalised<T>, slopes_of<T>, softmax_pass<T>};

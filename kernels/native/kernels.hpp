@@ -186,6 +186,9 @@ void contract_attention(const std::vector<Array> &arrays, const std::optional<Ar
 // arrays: x, weight, bias, y, mean, scale and, for the backward pass, the gradients of y, x, weight and bias. The pass
 // decides which are written; weight, bias and what is not wanted may be missing.
 void contract_layer_norm(const std::vector<std::optional<Array>> &arrays, double eps, int threads, int level);
+// y from x by rows of so many columns; with the gradient of the result, x is that result and y the gradient of its origin.
+void contract_softmax(const Array &x, const std::optional<Array> &slopes, const Array &y, std::int64_t columns, bool log,
+                      int threads, int level);
 
 // ---- pooling: of images (n, channels, h, w) over 2 x 2, rounded down -------------------------------------------------
 

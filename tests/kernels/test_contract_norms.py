@@ -1,10 +1,12 @@
-"""Layer norm by fixed operations: the bits of its definition, on every instruction set, for all cuts and threads."""
+"""Layer norm and softmax by fixed operations: the bits of their definitions, on every instruction set, for all cuts and
+threads."""
 
 import numpy as np
 import pytest
 
 from kernels.contract.native import LEVELS
-from kernels.contract.norms import layer_norm, layer_norm_backward
+from kernels.contract.norms import layer_norm, layer_norm_backward, softmax, softmax_backward
+from kernels.contract.reference_attention import exponential, logarithm
 
 torch = pytest.importorskip("torch")
 
@@ -120,6 +122,69 @@ def test_a_row_that_is_not_finite_has_the_one_nan_and_leaves_the_others_alone(ba
         assert set(of_x[2].view(np.uint32)) == {0x7FC00000} == set(of_weight.view(np.uint32))
 
 
+def defined_softmax(x, log):
+    """`softmax` of rows."""
+    found = []
+    for row in x:
+        apart = row - row.max()
+        powers = exponential(apart)
+        sums = total(powers)
+        found.append(apart - logarithm(sums[None])[0] if log else powers / sums)
+    return np.array(found)
+
+
+def defined_softmax_backward(gradient, y, log):
+    if log:
+        sums = np.array([total(row) for row in gradient])[:, None]
+        return gradient - exponential(y) * sums
+    product = gradient * y
+    return product - y * np.array([total(row) for row in product])[:, None]
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, columns", [(1, 1), (3, 5), (2, 16), (4, 33), (5, 64), (7, 100), (40, 1500)])
+def test_softmax_has_the_bits_of_its_definition_on_every_instruction_set(rows, columns, dtype, log):
+    x, gradient, _, _ = drawn(rows, columns, dtype)
+    x *= 3
+    x[0, : columns // 2] = -np.inf
+    expected = defined_softmax(x, log)
+    back = defined_softmax_backward(gradient, expected, log)
+    for level in LEVELS:
+        for threads in (1, 3):
+            same([softmax(x, 1, log, threads=threads, level=level)], [expected])
+            same([softmax_backward(gradient, expected, 1, log, threads=threads, level=level)], [back])
+    same([softmax(x[1:3], -1, log)], [expected[1:3]])
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_is_near_torch_along_each_dim(dim, log):
+    g = torch.Generator().manual_seed(5)
+    x, gradient = (torch.randn(4, 9, 7, generator=g, dtype=torch.float64) for _ in range(2))
+    own = softmax(x, dim, log)
+    torch.testing.assert_close(
+        own, (torch.log_softmax if log else torch.softmax)(x, dim), rtol=1e-13, atol=1e-14
+    )
+    name = "_log_softmax_backward_data" if log else "_softmax_backward_data"
+    back = getattr(torch.ops.aten, name)(gradient, own, dim, torch.float64)
+    torch.testing.assert_close(softmax_backward(gradient, own, dim, log), back, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_of_rows_that_are_not_finite_is_that_of_torch(log):
+    x = np.random.default_rng(1).standard_normal((5, 40)).astype(np.float32)
+    x[0, 3], x[1, 5], x[2], x[3, 20:] = np.nan, np.inf, -np.inf, -np.inf
+    expected = (torch.log_softmax if log else torch.softmax)(torch.from_numpy(x), 1).numpy()
+    for level in LEVELS:
+        found = softmax(x, 1, log, level=level)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert set(found[np.isnan(found)].view(np.uint32)) == {0x7FC00000}
+        back = softmax_backward(x, found, 1, log, level=level)
+        assert set(back[np.isnan(back)].view(np.uint32)) == {0x7FC00000}
+
+
 def test_wrong_operands_are_refused_by_name():
     x, gradient, weight, _ = drawn(4, 8, np.float32)
     for arguments, kind, text in [
@@ -134,5 +199,7 @@ def test_wrong_operands_are_refused_by_name():
     _, mean, scale = layer_norm(x, (8,))
     with pytest.raises(ValueError, match=r"gradient is \(3, 8\)"):
         layer_norm_backward(gradient[:3], x, (8,), mean, scale)
+    with pytest.raises(ValueError, match=r"gradient is float32 \(3, 8\), and y is float32 \(4, 8\)"):
+        softmax_backward(gradient[:3], x)
     with pytest.raises(ValueError, match=r"scale is \(3, 1\)"):
         layer_norm_backward(gradient, x, (8,), mean, scale[:3])

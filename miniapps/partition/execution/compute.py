@@ -116,7 +116,7 @@ class Kernels:
     def same_anywhere(self, name: str, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
         """The function of an operation that is neither a chain nor attention, with the bits of any processor. Raises
         ChoiceError if there is none."""
-        if (own := fixed(name, kwargs, self.rowsum, self.threads)) is not None:
+        if (own := fixed(name, kwargs, self.threads)) is not None:
             return own
         exact = name in ROUNDED and "alpha" not in kwargs and "rounding_mode" not in kwargs
         if exact or name in EXACT or kernel in ("view", "create", "random"):

@@ -1,10 +1,9 @@
 """Operations of a plan with the bits of any processor: in the place of functions of torch that follow it.
 
-    f = fixed("gelu", kwargs, rowsum)       # None: torch's function keeps its bits, or no such operation is known
+    f = fixed("gelu", kwargs, threads)      # None: torch's function keeps its bits, or no such operation is known
 
-Sums are `rowsum`, a chain over the summed dims. Functions of an element are those of `kernels.contract.elements`, and
-layer norm is that of `kernels.contract.norms`. Each operation of torch between them rounds once, so it cannot be fused
-with another.
+Functions of an element are those of `kernels.contract.elements`, layer norm and softmax those of
+`kernels.contract.norms`. Each operation of torch between them rounds once, so it cannot be fused with another.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kernels.contract import elements, norms
 ELEMENTS = ("erf", "exp", "log", "sigmoid", "sqrt", "tanh")
 
 
-def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable, threads: int = 1) -> Callable | None:
+def fixed(name: str, kwargs: Mapping[str, Any], threads: int) -> Callable | None:
     """The function for an operation, to be called like torch's; None if there is none with these arguments."""
     if "alpha" in kwargs:
         return {"add": _add, "sub": _subtract}.get(name)
@@ -34,12 +33,7 @@ def fixed(name: str, kwargs: Mapping[str, Any], rowsum: Callable, threads: int =
         )
     if name in POINTWISE:
         return POINTWISE[name]
-    if name in ROWS:
-        function = ROWS[name]
-        return lambda *args: function(rowsum, *args)
-    if name in NORMS:
-        return partial(NORMS[name], threads)
-    return None
+    return partial(ROWS[name], threads) if name in ROWS else None
 
 
 # ---- elements
@@ -81,37 +75,15 @@ POINTWISE: dict[str, Callable] = {
 }
 
 
-# ---- rows: of dim `dim`, or of the last dims
+# ---- rows, with torch's signatures
 
 
-def _softmax(rowsum, x, dim: int, half: bool):
-    powers = element("exp", torch.sub(x, torch.amax(x, dim, True)))
-    return torch.div(powers, rowsum(powers, [dim], True))
+def _softmax(threads: int, x, dim: int, half: bool, *, log: bool):
+    return norms.softmax(x, dim, log, threads=threads)
 
 
-def _log_softmax(rowsum, x, dim: int, half: bool):
-    apart = torch.sub(x, torch.amax(x, dim, True))
-    return torch.sub(apart, element("log", rowsum(element("exp", apart), [dim], True)))
-
-
-def _softmax_backward(rowsum, gradient, y, dim: int, dtype):
-    product = torch.mul(gradient, y)
-    return torch.sub(product, torch.mul(y, rowsum(product, [dim], True)))
-
-
-def _log_softmax_backward(rowsum, gradient, y, dim: int, dtype):
-    return torch.sub(gradient, torch.mul(element("exp", y), rowsum(gradient, [dim], True)))
-
-
-ROWS: dict[str, Callable] = {
-    "_softmax": _softmax,
-    "_log_softmax": _log_softmax,
-    "_softmax_backward_data": _softmax_backward,
-    "_log_softmax_backward_data": _log_softmax_backward,
-}
-
-
-# ---- layer norm, with torch's signature
+def _softmax_backward(threads: int, gradient, y, dim: int, dtype, *, log: bool):
+    return norms.softmax_backward(gradient, y, dim, log, threads=threads)
 
 
 def _layer_norm(threads: int, x, shape: Sequence[int], weight, bias, eps: float):
@@ -122,7 +94,11 @@ def _layer_norm_backward(threads: int, gradient, x, shape: Sequence[int], mean, 
     return norms.layer_norm_backward(gradient, x, shape, mean, scale, weight, wanted, threads=threads)
 
 
-NORMS: dict[str, Callable] = {
+ROWS: dict[str, Callable] = {
+    "_softmax": partial(_softmax, log=False),
+    "_log_softmax": partial(_softmax, log=True),
+    "_softmax_backward_data": partial(_softmax_backward, log=False),
+    "_log_softmax_backward_data": partial(_softmax_backward, log=True),
     "native_layer_norm": _layer_norm,
     "native_layer_norm_backward": _layer_norm_backward,
 }
