@@ -202,12 +202,12 @@ def _next(found: Found, kind: str, command: tuple[str, ...]) -> str:
         )
     if kind == OPEN and any(row.state == UNSURE for row in [*found.rows, *found.emulated]):
         return "if this number is a time, leave its line out: --leave-out TEXT"
-    if kind == OPEN:
-        return f"fpna cpus --emulate -- {shown}"
-    if kind == EQUAL:
+    if kind == EQUAL or (kind == OPEN and found.emulated):
         return "on another machine: fpna cpus --against FILE -- ..., where FILE has what --json prints here"
-    if found.held is not None and found.held.holds:
+    if kind != OPEN and found.held is not None and found.held.holds:
         return "set these variables in every batch script of this program, on every machine"
+    if found.emulated:
+        return "run it on one kind of processor alone wherever results are compared: no setting makes them equal"
     return f"fpna cpus --emulate -- {shown}"
 
 

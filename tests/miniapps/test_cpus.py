@@ -384,3 +384,20 @@ def test_a_failure_under_a_setting_is_open_and_one_on_an_emulated_processor_a_di
         "open", "open: the program fails with NumPy as of x86-64-v2, exit code: 0 and -11"
     )  # fmt: skip
     assert answer.verdict(Found(emulated=[replace(failed, layer="qemu", level="Nehalem")]))[0] == "differs"
+
+
+def test_the_next_step_is_not_what_was_just_done():
+    differs = Row("MKL", "AVX2", {}, "", experiment.DIFFERS, outcomes.Difference("output", "1", "2"))
+    emulated = [replace(differs, layer="qemu", level="Nehalem")]
+    equal = [replace(emulated[0], state=experiment.EQUAL)]
+    held = experiment.Held({"MKL_CBWR": "COMPATIBLE"}, "hash", None, None)
+    broken = replace(held, difference=differs.difference)
+
+    def next_of(**found):
+        return answer.lines(Found(**found), ("./app",), False)[-1]
+
+    assert next_of(rows=[differs], held=held).endswith("on every machine")
+    assert next_of(rows=[differs], held=broken).endswith("fpna cpus --emulate -- ./app")
+    assert "one kind of processor alone" in next_of(rows=[differs], held=broken, emulated=emulated)
+    assert next_of(unheld=["FFTW"]).endswith("fpna cpus --emulate -- ./app")
+    assert "--against" in next_of(unheld=["FFTW"], emulated=equal)
