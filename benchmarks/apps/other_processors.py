@@ -328,7 +328,8 @@ def main(argv=None) -> None:
     wrong = sum(bool(each["errors"]) for each in rows)
     print(f"{wrong} of {len(rows)} answers are wrong")
     if options.json:
-        save({"machine": machine(), "programs": len(rows), "wrong": wrong, "rows": rows}, options.json)
+        counts = {"programs": len(rows), "wrong": wrong}
+        save({"title": "other processors", "machine": machine(), **counts, "rows": rows}, options.json)
 
 
 if __name__ == "__main__":

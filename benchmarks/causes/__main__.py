@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.causes.drawn import BUG, FORTRAN, PYTHON, RECORDED, ROUNDING, C, Drawn, Side, draw
 from benchmarks.harness.launching import mpirun
-from benchmarks.harness.results import add_quiet, machine, save
+from benchmarks.harness.results import add_quiet, machine, save, unused
 
 HERE = Path(__file__).parent
 FORTRAN_MPI = ("/usr/bin/mpif90", "/usr/bin/mpirun", "/usr/bin/mpicxx")  # Debian's Open MPI
@@ -47,7 +47,7 @@ def main() -> int:
     add_quiet(parser)
     options = parser.parse_args()
     os.environ["PATH"] = f"{Path(mpirun()[0]).parent}{os.pathsep}{os.environ['PATH']}"  # its compilers, too
-    path = options.out or Path(f"benchmarks/results/causes-{options.seed}.json")
+    path = unused(options.out or Path(f"benchmarks/results/causes-{options.seed}.json"))
     rows: list[dict] = []
     tables = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -60,7 +60,7 @@ def main() -> int:
                 rows.append(asked(drawn, seed, binaries, options.always))
                 tables = {after: table(rows, after) for after in ("after_divergence", "after_cause")}
                 save({"machine": machine(), "seed": options.seed, "programs": options.programs, "tables": tables,
-                      "rows": rows}, path)  # fmt: skip
+                      "rows": rows}, path, again=True)  # fmt: skip
                 if not options.quiet:
                     shown = ("seed", "kind", "language", "exponent", "after_divergence", "after_cause")
                     print(json.dumps({key: rows[-1][key] for key in shown}), flush=True)

@@ -29,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.harness.launching import ROOT
-from benchmarks.harness.results import add_quiet, report, save
+from benchmarks.harness.results import add_quiet, report, save, unused
 from kernels.threads import cores
 from miniapps.system import environment
 
@@ -68,12 +68,13 @@ def main() -> int:
         print(f"make gpu: {reason}; GPU_PYTHON=... names a Python that has CuPy", file=sys.stderr)
         return 2
     where = machine(options.quick)
-    path = unused(Path(options.out), where)
+    name = re.sub(r"\W+", "-", where["device"].lower()).strip("-") + "-" + where["date"][:10]
+    path = unused(Path(options.out) / f"{name}.json")
     sections: dict[str, list[dict]] = {}
     for part in options.only:
         sections[part] = apart(part, options)
         report(f"{PARTS[part][2]}, {where['device']}", sections[part], where, None)
-        save({"machine": where} | sections, path)
+        save({"machine": where} | sections, path, again=True)
     failed = [row["what"] for rows in sections.values() for row in rows if row["check"].startswith("FAIL")]
     print(f"CHECKS: {'FAIL ' + '; '.join(failed) if failed else 'PASS'}")
     return 3 if failed else 0
@@ -95,16 +96,6 @@ def machine(quick: bool) -> dict:
         "packages": environment.packages(),
         "quick": quick,
     }
-
-
-def unused(folder: Path, where: dict) -> Path:
-    """A new file name for the results."""
-    name = re.sub(r"\W+", "-", where["device"].lower()).strip("-") + "-" + where["date"][:10]
-    path, number = folder / f"{name}.json", 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}.json"
-    return path
 
 
 def apart(part: str, options: argparse.Namespace) -> list[dict]:

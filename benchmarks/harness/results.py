@@ -1,9 +1,11 @@
 """Results of benchmarks: the machine, the parts of a benchmark, tables and JSON files."""
 
 import argparse
+import itertools
 import json
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -73,7 +75,10 @@ def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.Arg
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(parts)}; default: all")
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds that count (default %(default)s)")
-    parser.add_argument("--json", help="write table and raw values to this file")
+    parser.add_argument(
+        "--json",
+        help="write table and raw values to this file, or under a name of its own into this directory",
+    )
     add_quiet(parser)
     return parser
 
@@ -106,16 +111,38 @@ def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=(
         save({"title": title, "machine": where, "rows": rows}, path)
 
 
-def save(content: dict, path: str | Path) -> None:
-    """Writes `content` as JSON to `path`, a line for each item of its lists, without their key `raw`. If an item has
-    `raw`, writes everything to PATH.raw.json too, which is not in the repository."""
+def save(content: dict, path: str | Path, again: bool = False) -> Path:
+    """Writes `content` as JSON to `path`, a line for each item of its lists, without their key `raw`; returns the path.
+    If an item has `raw`, writes everything to PATH.raw.json too, which is not in the repository.
+
+    A directory gets a file that is named after title, cores, processor and day. A file that is there stays: the new one
+    gets a number, unless it is the same measurement `again`, with more rows.
+    """
     path = Path(path)
+    if path.is_dir():
+        path /= named(content)
+    path = path if again else unused(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = [f" {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items()]
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     if any("raw" in item for value in content.values() if isinstance(value, list) for item in value):
         path.with_suffix(".raw.json").write_text(json.dumps(content, indent=1) + "\n")
     print(f"  written to {path}")
+    return path
+
+
+def named(content: dict) -> str:
+    """`any-processor-2-cores-amd-epyc-2026-11-27.json`."""
+    where = content["machine"]
+    parts = [content["title"], f"{where['cores']} cores", where["cpu"], where["date"][:10]]
+    words = re.sub(r"\((r|tm)\)", "", " ".join(parts).lower())
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-") + ".json"
+
+
+def unused(path: Path) -> Path:
+    """`path`, or if it is there the first of NAME-2, NAME-3, ... that is not."""
+    numbered = (path.with_stem(f"{path.stem}-{k}") for k in itertools.count(2))
+    return next(each for each in (path, *itertools.islice(numbered, 10_000)) if not each.exists())
 
 
 def _lines_of(value) -> str:

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from benchmarks.gpu.__main__ import unused
 from kernels import cuda
 from tests.kernels.test_cuda_on_host import STAND_IN, pytestmark
 from tests.launch import ROOT, run_python
@@ -106,13 +105,3 @@ def test_a_part_whose_process_dies_does_not_take_the_others_along(tmp_path):
 def test_a_part_that_does_not_end_in_time_is_a_failed_check(tmp_path):
     run = benchmark(tmp_path, "--only", "sums", "--limit", "0.1")
     assert run.returncode == 3 and "FAIL no end after 0.1 s" in run.stdout, run.stdout + run.stderr
-
-
-def test_results_that_are_there_are_kept(tmp_path):
-    where = {"device": "NVIDIA H100 80GB HBM3", "date": "2026-11-26T01:02:03+00:00"}
-    names = []
-    for _ in range(3):
-        names.append(unused(tmp_path, where).name)
-        (tmp_path / names[-1]).touch()
-    name = "nvidia-h100-80gb-hbm3-2026-11-26"
-    assert names == [f"{name}.json", f"{name}-2.json", f"{name}-3.json"]
