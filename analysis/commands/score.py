@@ -48,7 +48,7 @@ DOCUMENTS = {
                 """
             row | integer | its line in the ledger
             kind app problem method mesh clock best extrapolated guarantee | text | `method`: a hash; `clock`:
-              `wall` or `cpu`; `best`: `prediction` or the baseline with the smallest error
+              `wall` or `cpu`; `best`: `prediction` or the baseline with the smallest error, empty without a baseline
             ranks runs launches inside | integer
             median_s low_s high_s measured_s crps_s inverse_s replay_s extrap_s | number, s | per step: predicted
               median and 80 % interval, median of the runs, CRPS, what 1/p, mean replay and Extra-P predict

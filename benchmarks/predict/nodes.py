@@ -128,6 +128,7 @@ def _row(target: dict, link: str) -> dict:
         "inside": target["inside"] / target["runs"],
         "runs": target["runs"],
         "best": int(target["best"] == "prediction"),
+        "compared": int(target["best"] != ""),
         "targets": 1,
         "rounds": 1,
         "busy": int(os.getloadavg()[0] > 2 * (os.cpu_count() or 1)),

@@ -46,7 +46,7 @@ def shapes(options) -> list[dict]:
             rows.append(
                 {"part": "shapes", "what": f"{region}, {place} the hull",
                  "error": float(np.expm1(own.mean())) if len(own) else None, "floor": calibration.spread, "bias": None,
-                 "inside": None, "runs": len(own), "best": 0, "targets": len(cases), "rounds": 1, "busy": 0,
-                 "raw": own.tolist()}
+                 "inside": None, "runs": len(own), "best": 0, "compared": 0, "targets": len(cases), "rounds": 1,
+                 "busy": 0, "raw": own.tolist()}
             )  # fmt: skip
     return rows

@@ -22,5 +22,5 @@ def speed(options) -> list[dict]:
     simulate([step], 1, size, noise, np.exp(0.02 * rng.standard_normal(replays)), rng)
     seconds = time.perf_counter() - begin
     return [{"part": "speed", "what": "64 ranks, 1,000 waits, 200 replays, s", "error": seconds, "floor": None,
-             "bias": None, "inside": None, "runs": 1, "best": 0, "targets": 1, "rounds": 1, "busy": 0,
+             "bias": None, "inside": None, "runs": 1, "best": 0, "compared": 0, "targets": 1, "rounds": 1, "busy": 0,
              "raw": [seconds]}]  # fmt: skip

@@ -190,6 +190,7 @@ def rows_of(scored: dict, rounds: int, busy: int, part: str = "steps", whole: st
                  "floor": mean_error([row["floor"] for row in members if row["floor"] is not None]),
                  "bias": float(np.expm1(np.mean([np.log1p(row["bias"]) for row in members]))),
                  "inside": inside / runs, "runs": runs, "best": sum(row["best"] == "prediction" for row in members),
-                 "targets": len(members), "rounds": rounds, "busy": busy, "raw": members}
+                 "compared": sum(row["best"] != "" for row in members), "targets": len(members), "rounds": rounds,
+                 "busy": busy, "raw": members}
             )  # fmt: skip
     return rows

@@ -201,6 +201,8 @@ def test_simple_predictions_are_made_from_the_same_runs(study):
     assert not own.refused  # the source was not predicted, and need not be
     alone = scored(study, study.parent / "p2-0", study.parent / "p2-1")
     assert alone.targets[["inverse_s", "replay_s", "extrap_s"]].isna().all(axis=None)
+    assert set(alone.targets["best"]) == {""}  # without a baseline there is nothing to be better than
+    assert alone.summary[["better", "compared"]].values.tolist() == [[0, 0]]
 
 
 def test_cpu_times_are_scored_as_cpu_times(tmp_path, empty):

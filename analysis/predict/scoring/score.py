@@ -242,13 +242,14 @@ def _targets(samples: pd.DataFrame, ledger: Ledger, guarantees: dict[str, str]) 
         simple = own[list(COLUMN.values())].iloc[0]
         seconds = own["seconds"].to_numpy()
         errors = [error_of(seconds / each) if each > 0 else math.nan for each in (prediction.median, *simple)]
-        best = min((e, k) for k, e in enumerate(errors) if e == e)[1]
+        known = [(error, k) for k, error in enumerate(errors) if error == error]
+        best = ("prediction", *baselines.NAMES)[min(known)[1]] if len(known) > 1 else ""
         rows.append(
             (number, kind, *prediction.target, prediction.mesh, prediction.clock,
              prediction.median, *prediction.interval, len(own), own["run"].nunique(),
              float(np.median(seconds)), errors[0], float(np.expm1(np.mean(np.log(own["ratio"])))), floor_of(seconds),
              int(own["inside"].sum()), float(own["crps_s"].mean()), *simple, *errors[1:],
-             ("prediction", *baselines.NAMES)[best], ", ".join(prediction.extrapolated),
+             best, ", ".join(prediction.extrapolated),
              guarantees[own["run"].iloc[0]])
         )  # fmt: skip
     return pd.DataFrame(rows, columns=list(TARGETS))
@@ -271,13 +272,12 @@ def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: fl
     took = float(np.exp(np.mean(np.log(samples["ratio"]))))
     interval = binomtest(inside, runs).proportion_ci(method="wilson")
     verdict = SCORED if within is None else PASSED if error <= within else NOT_PASSED
-    with_baseline = targets[targets[list(COLUMN.values())].notna().any(axis=1)]
     return {
         "kind": kind, "verdict": verdict if floor <= FLOOR_MOST else NOT_TESTABLE,
         "targets": len(targets), "runs": runs, "took": took, "error": error, "floor": floor, "inside": inside,
         "coverage": inside / runs, "coverage_low": float(interval.low), "coverage_high": float(interval.high),
         "crps": float((samples["crps_s"] / samples["seconds"]).mean()),
-        "better": int((with_baseline["best"] == "prediction").sum()), "compared": len(with_baseline),
+        "better": int((targets["best"] == "prediction").sum()), "compared": int((targets["best"] != "").sum()),
         "within": math.nan if within is None else within,
     }  # fmt: skip
 
