@@ -108,7 +108,9 @@ def _softmax(
     if gradient is not None:
         given = array_of(gradient, what, "gradient")
         if given.shape != xs.shape or given.dtype != xs.dtype:
-            raise ValueError(f"{what}: gradient is {given.dtype} {given.shape}, and y is {xs.dtype} {xs.shape}")
+            raise ValueError(
+                f"{what}: gradient is {given.dtype} {given.shape}, and y is {xs.dtype} {xs.shape}"
+            )
         slopes = np.ascontiguousarray(np.moveaxis(given, dim, -1))
     found = np.empty_like(last)
     columns = max(1, last.shape[-1])

@@ -207,7 +207,9 @@ def _next(found: Found, kind: str, command: tuple[str, ...]) -> str:
     if kind != OPEN and found.held is not None and found.held.holds:
         return "set these variables in every batch script of this program, on every machine"
     if found.emulated:
-        return "run it on one kind of processor alone wherever results are compared: no setting makes them equal"
+        return (
+            "run it on one kind of processor alone wherever results are compared: no setting makes them equal"
+        )
     return f"fpna cpus --emulate -- {shown}"
 
 
