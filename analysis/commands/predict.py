@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -151,6 +153,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the replays (%(default)s)")
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
+    parser.add_argument(
+        "--anchor", metavar="TEXT|FILE",
+        help="with --ledger: what nobody knew before today, such as a headline or a published hash, or a file with it; "
+        "the row has it, and so is younger",
+    )  # fmt: skip
     add_csv(parser)
 
 
@@ -186,7 +193,7 @@ def run(options: argparse.Namespace) -> Answer:
     require_directory("--csv", options.csv)
     if options.seed < 0:
         raise Usage(f"--seed {options.seed}: give 0 or more")
-    settings = _settings(options)
+    settings, anchor = _settings(options), _anchor(options)
     machines = read_machines(options.machine)
     for option, given in (("--ledger", options.ledger), ("--search", options.search)):
         if given and len(machines) > 1:
@@ -219,8 +226,10 @@ def run(options: argparse.Namespace) -> Answer:
             answers = [pair for pair in what_ifs if pair[0] is not None or not machines]
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
-    files = _append(options.ledger, [answer for _, answer in answers]) if options.ledger else []
-    return _answer(answers, options, files, found, what_ifs if machines else [])
+    files = _append(options.ledger, [answer for _, answer in answers], anchor) if options.ledger else []
+    answer = _answer(answers, options, files, found, what_ifs if machines else [])
+    note = f"Note: the rows of {options.ledger} have the anchor: {anchor}"
+    return replace(answer, notes=[*answer.notes, note]) if anchor else answer
 
 
 def _search(runs: list, calibrations: list, options: argparse.Namespace, predicted):
@@ -390,13 +399,38 @@ def _reduction(text: str | None) -> str | None:
     return text
 
 
-def _append(path: Path, answers: list) -> list[str]:
+def _anchor(options: argparse.Namespace) -> str:
+    """The anchor of the rows: the text, or the SHA-256 and the name of a file; empty without one."""
+    from miniapps.untrusted.ledger import ANCHOR_MOST
+    from miniapps.untrusted.regular import Refused, open_regular
+
+    if options.anchor is None:
+        return ""
+    if not options.ledger:
+        raise Usage("--anchor: belongs to rows of a ledger; give --ledger FILE too")
+    text, path = options.anchor.strip(), Path(options.anchor)
+    try:
+        found = path.exists()
+    except (OSError, ValueError):  # a text too long for a name, or with a NUL
+        found = False
+    if found:
+        try:
+            with open_regular(path, 2**26, links=True) as file:
+                text = f"SHA-256 {hashlib.sha256(file.read()).hexdigest()} of {path.name}"
+        except (Refused, OSError) as error:
+            raise Usage(f"--anchor {options.anchor}: {error}") from None
+    if not text or not text.isprintable() or len(text) > ANCHOR_MOST:
+        raise Usage(f"--anchor: give a line of 1 to {ANCHOR_MOST} letters, or a file")
+    return text
+
+
+def _append(path: Path, answers: list, anchor: str) -> list[str]:
     from analysis.predict.scoring.ledger import append
     from miniapps.untrusted import Refused
 
     try:
         for each in answers:
-            append(path, each.prediction)
+            append(path, each.prediction, anchor)
     except (Refused, OSError) as error:
         raise Usage(f"--ledger {path}: {error}") from None
     return [str(path)]

@@ -113,8 +113,9 @@ DOCUMENTS = {
                 "all its rows",
                 """
             line ranks runs | integer | `runs` that it predicted
-            time hash before app problem method mesh clock model calibration extrapolated remarks | text | `time` in
-              UTC; SHA-256 of the row and of the one before
+            time hash before app problem method mesh clock model calibration extrapolated remarks anchor | text |
+              `time` in UTC, of the writer's clock; SHA-256 of the row and of the one before; `anchor`: what nobody
+              knew before this row, empty without one
             median_s low_s high_s | number, s
             """,
             ),

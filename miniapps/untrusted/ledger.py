@@ -7,6 +7,9 @@ breaks all rows after it.
 NaN. A line must be the canonical JSON of its row, byte for byte. `before` of the first row is START. The hashes show
 changed rows. They do not show that rows were removed at the end, except to a reader who knows a later hash, such as a
 run that was started with the ledger.
+
+A row may have an `anchor`, a text that nobody knew before a certain day. Then this row and all after it are younger.
+`time` comes from the writer's own clock and shows nothing to others.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from miniapps.untrusted.text import printable
 START = "0" * 64  # `before` of the first row
 MOST = 256 * 2**20  # bytes of a ledger: a row takes some 2 kB
 LINE_MOST = 2**20  # bytes of a row
+ANCHOR_MOST = 1000  # letters
 WAIT_S = 10.0  # for the lock; an append holds it for milliseconds
 
 
@@ -42,18 +46,20 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     hash: Sha256
     prediction: dict[str, Any]
     time: Annotated[str, Meta(max_length=40)]
+    anchor: Annotated[str, Meta(min_length=1, max_length=ANCHOR_MOST)] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)
 class Row:
     """A row: its `number` (its line, from 1), the `time` of its append (UTC, ISO 8601), the hash of the row `before`,
-    its own hash and its prediction."""
+    its own hash, its prediction and its `anchor`, empty without one."""
 
     number: int
     time: str
     before: str
     hash: str
     prediction: Prediction
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,19 @@ def canonical(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def hash_of(before: str, when: str, prediction: dict[str, Any]) -> str:
+def hash_of(before: str, when: str, prediction: dict[str, Any], anchor: str = "") -> str:
     """The hash of a row."""
-    return hashlib.sha256(canonical({"before": before, "prediction": prediction, "time": when})).hexdigest()
+    return hashlib.sha256(canonical(_content(before, when, prediction, anchor))).hexdigest()
 
 
-def line_of(before: str, when: str, prediction: dict[str, Any]) -> bytes:
+def line_of(before: str, when: str, prediction: dict[str, Any], anchor: str = "") -> bytes:
     """The line of a row, with its line feed."""
-    content = {"before": before, "prediction": prediction, "time": when}
-    return canonical(content | {"hash": hash_of(before, when, prediction)}) + b"\n"
+    row = {"hash": hash_of(before, when, prediction, anchor)}
+    return canonical(_content(before, when, prediction, anchor) | row) + b"\n"
+
+
+def _content(before: str, when: str, prediction: dict[str, Any], anchor: str) -> dict[str, Any]:
+    return {"before": before, "prediction": prediction, "time": when} | ({"anchor": anchor} if anchor else {})
 
 
 def read_ledger(path: str | os.PathLike) -> Ledger:
@@ -149,10 +159,11 @@ def _row(line: bytes, number: int, where: str) -> Row:
     if not line.endswith(b"\n"):
         raise Refused(f"{where}: is not finished: it was cut, or its append was stopped; remove this line")
     known = records.decode(line[:-1], _Line, where)
-    content = {"before": known.before, "prediction": known.prediction, "time": known.time}
+    anchor = known.anchor if isinstance(known.anchor, str) else ""
+    content = known.before, known.time, known.prediction, anchor
     try:
-        right = hash_of(known.before, known.time, known.prediction)
-        same = line == canonical(content | {"hash": right}) + b"\n"
+        right = hash_of(*content)
+        same = line == line_of(*content)
     except (ValueError, RecursionError) as error:
         raise Refused(
             f"{where}: is not what this program writes ({printable(str(error))}); {_REMEDY}"
@@ -169,7 +180,7 @@ def _row(line: bytes, number: int, where: str) -> Row:
         raise Refused(
             f"{where}: {printable(known.time)!r} is no time in ISO 8601 with its zone; {_REMEDY}"
         ) from None
-    return Row(number, known.time, known.before, known.hash, from_dict(known.prediction, where))
+    return Row(number, known.time, known.before, known.hash, from_dict(known.prediction, where), anchor)
 
 
 def _out_of_place(row: Row, seen: dict[str, int]) -> str:

@@ -38,6 +38,22 @@ def test_the_command_predicts_and_appends(tmp_path, capsys):
     assert held.prediction.clock == "cpu"
 
 
+def test_an_anchor_is_a_text_or_the_hash_of_a_file_and_the_answer_says_which(tmp_path, capsys):
+    run, ledger, file = (
+        str(write_program(tmp_path / "run")),
+        tmp_path / "ledger.jsonl",
+        tmp_path / "beacon.txt",
+    )
+    file.write_bytes(b"abc")
+    for given in ("rain on Tuesday", str(file)):
+        assert main(["predict", run, "--ranks", "1", "--ledger", str(ledger), "--anchor", given]) == 0
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    anchors = ["rain on Tuesday", f"SHA-256 {digest} of beacon.txt"]
+    assert [row.anchor for row in read_ledger(ledger).rows] == anchors
+    printed = capsys.readouterr().out
+    assert all(f"anchor: {anchor}" in " ".join(printed.split()) for anchor in anchors)
+
+
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 @pytest.mark.parametrize("objective", ["p50", "p90", "mean"])
 def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
@@ -68,6 +84,11 @@ def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
         (["--calibration", "RUN"], "not a calibration; make one"),
         (["--deck", "/nowhere.toml"], "--deck /nowhere.toml"),
         (["--seed", "-1"], "give 0 or more"),
+        (["--anchor", "a headline"], "give --ledger FILE too"),
+        (["--ledger", "new.jsonl", "--anchor", " "], "give a line of 1 to 1000 letters, or a file"),
+        (["--ledger", "new.jsonl", "--anchor", "two\nlines"], "give a line of 1 to 1000 letters, or a file"),
+        (["--ledger", "new.jsonl", "--anchor", "x" * 5000], "give a line of 1 to 1000 letters, or a file"),
+        (["--ledger", "new.jsonl", "--anchor", "/dev"], "--anchor /dev"),
     ],
 )
 def test_bad_usage_is_a_sentence_and_code_2(tmp_path, capsys, more, why):

@@ -53,6 +53,19 @@ def test_a_hash_is_that_of_the_canonical_json_of_its_row(ledger):
     )
 
 
+def test_an_anchor_is_part_of_its_row_and_a_row_without_one_has_no_such_key(ledger, tmp_path):
+    append(ledger, predicted(70, 16), "the headline of today")
+    append(ledger, predicted(80, 32))
+    assert [row.anchor for row in read_ledger(ledger).rows[-3:]] == ["", "the headline of today", ""]
+    assert [b'"anchor"' in line for line in lines(ledger)[-3:]] == [False, True, False]
+    for other in (b'"the headline of yesterday"', b'""', b"null", b"3"):
+        rows = [*lines(ledger)]
+        rows[4] = rows[4].replace(b'"the headline of today"', other)
+        (tmp_path / "other").write_bytes(b"".join(rows))
+        with pytest.raises(Refused, match="line 5"):
+            read_ledger(tmp_path / "other")
+
+
 def test_an_empty_ledger_ends_where_it_starts(tmp_path):
     (tmp_path / "new").touch()
     assert (read_ledger(tmp_path / "new").rows, read_ledger(tmp_path / "new").head) == ([], START)

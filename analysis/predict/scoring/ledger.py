@@ -15,8 +15,9 @@ from miniapps.untrusted.prediction import Prediction, from_dict
 from miniapps.untrusted.text import printable
 
 
-def append(path: str | os.PathLike, prediction: Prediction) -> str:
-    """Appends `prediction` to the ledger in the file `path`, which it creates if needed; returns the new row's hash.
+def append(path: str | os.PathLike, prediction: Prediction, anchor: str = "") -> str:
+    """Appends `prediction`, with an `anchor` if there is one, to the ledger in the file `path`, which it creates if
+    needed; returns the new row's hash.
 
     It first checks the whole chain. A lock serialises appends of several processes. The row is on disk when this
     returns; if it cannot be written whole (disk full), the ledger stays as it was. Raises Refused if the ledger was
@@ -36,13 +37,13 @@ def append(path: str | os.PathLike, prediction: Prediction) -> str:
         with open(os.dup(raw.fileno()), "rb") as reading:
             head = read_open(reading, shown).head
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        line = line_of(head, now, content)
+        line = line_of(head, now, content, anchor)
         if len(line) > LINE_MOST:
             raise Refused(f"the prediction takes {len(line):,} bytes, and a row may have {LINE_MOST:,}")
         _write(raw, line, size)
     if not size:
         _sync_directory(Path(path).parent)
-    return hash_of(head, now, content)
+    return hash_of(head, now, content, anchor)
 
 
 def _write(raw, line: bytes, size: int) -> None:

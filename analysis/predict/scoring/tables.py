@@ -232,13 +232,13 @@ def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
         (
             row.number, row.time, row.hash, row.before, p.app, p.problem, p.method, p.ranks, p.mesh, p.clock, p.median,
             *p.interval, p.model, p.calibration, ", ".join(p.extrapolated), "; ".join(p.remarks),
-            runs.get(row.number, 0),
+            runs.get(row.number, 0), row.anchor,
         )
         for row in ledger.rows
         for p in [row.prediction]
     ]  # fmt: skip
     columns = ["line", "time", "hash", "before", "app", "problem", "method", "ranks", "mesh", "clock", "median_s",
-               "low_s", "high_s", "model", "calibration", "extrapolated", "remarks", "runs"]  # fmt: skip
+               "low_s", "high_s", "model", "calibration", "extrapolated", "remarks", "runs", "anchor"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -253,12 +253,14 @@ LEDGER = (
     Shown("runs", lambda row: row.runs or "", number=True),
     Shown("hash", lambda row: row.hash[:HASH_SHOWN]),
 )
+ANCHOR = Shown("not before", lambda row: row.anchor)
 
 
 def ledger_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
     """The rows of the ledger, the latest first."""
     latest = ledger_frame(score, ledger).iloc[::-1].head(ROWS_SHOWN)
-    return [(f"The ledger {ledger.path}", lines_of(latest, LEDGER))] if len(latest) else []
+    columns = (*LEDGER, ANCHOR) if (latest["anchor"] != "").any() else LEDGER
+    return [(f"The ledger {ledger.path}", lines_of(latest, columns))] if len(latest) else []
 
 
 def _percent(x: float, limit: float = math.inf) -> str:
