@@ -14,6 +14,7 @@ from analysis.predict.simulation.spread import (
     OTHER_RANKS,
     REPEATS,
     SPREAD,
+    WIDENED,
     Spread,
     between_launches,
     fit_error,
@@ -86,8 +87,9 @@ def test_without_repeats_the_calibration_alone_says_how_far_runs_lie(program):
 def test_other_rank_counts_are_less_sure_until_three_shares_were_run(program):
     one = launched(program, 1.0)
     moved, checked = (replace(one, work=one.work * each) for each in (0.5, 0.25))
-    near, other = (spread_of([one, moved], one, {}, 0.02, "cpu", False, size).ranks for size in (1, 2))
-    assert (near, other) == (0.0, OTHER_RANKS)
+    near, other = (spread_of([one, moved], one, {}, 0.02, "cpu", False, size) for size in (1, 2))
+    assert (near.ranks, other.ranks) == (0.0, OTHER_RANKS)
+    assert WIDENED in other.remarks and WIDENED not in near.remarks
     costs = segment_costs([one, moved, checked], one, 0.0)
     assert spread_of([one, moved, checked], one, costs, 0.02, "cpu", True, 2).ranks == 0.0
     logs = np.log(Spread(0.0, ranks=0.1).factors(4000, *map(np.random.default_rng, (1, 2))))
