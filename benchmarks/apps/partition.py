@@ -10,9 +10,10 @@ bytes        bytes between nodes in a step, by recipe, beside those that `explai
 model        each model on one and two ranks along batch: ratio of the time per step under layout to that under none; on
              one rank ratio of none to eager torch; processor time, variants in turn; all-reduces, and bytes that a rank
              sends per step
-utilisation  of GPT with width 512, by the clock and by processor time, and of eager torch on one rank: model FLOPs
-             (miniapps.partition.graphs.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same
-             run); forward and backward, without the optimiser
+utilisation  of each model and of GPT with width 512, by the clock and by processor time, and of eager torch on one
+             rank: model FLOPs (miniapps.partition.graphs.flops) / (time x ranks x rate of a core); the rate is that of
+             the faster product at 512^3, of this suite or of torch, in the same run; forward and backward, without the
+             optimiser
 
 Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_steps`.
 """
@@ -86,29 +87,36 @@ def model(options) -> list[dict]:
             for level in ("none", "layout"):
                 median = statistics.median(found["wall"][level])
                 row(f"{level}, s per step", median, found["wall"][level])
-                row(f"{level}, utilisation", found["flops"] / (median * ranks * found["rate"]))
+                row(f"{level}, utilisation", found["flops"] / (median * ranks * max(found["rates"].values())))
             row("all-reduces per step", found["allreduces"])
             row("bytes per step, of a rank", found["nbytes"])
     return rows
 
 
 def utilisation(options) -> list[dict]:
-    """A row per number of ranks and variant: GPT of width 512, by the clock and by processor time."""
+    """A row per model, number of ranks and variant, by the clock and by processor time; and the rates of a core."""
     rows = []
-    for ranks in options.ranks:
-        found = steps("gpt", ranks, options, WIDE)
-        for way, wall in found["wall"].items():
-            for clock, seconds in (("clock", wall), ("processor time", found["seconds"][way])):
-                used = [found["flops"] / (one * ranks * found["rate"]) for one in seconds]
-                what = f"gpt of width 512, {ranks} rank{'s' if ranks > 1 else ''}, {way}"
-                value = {
-                    "median": statistics.median(used),
-                    "min": min(used),
-                    "max": max(used),
-                    "n": len(used),
-                }
-                rows.append({"what": what, "figure": f"utilisation by {clock}", "value": value, "raw": used})
-        rows.append({"what": what, "figure": "GFLOP/s of a core", "value": found["rate"] / 1e9})
+    cases = [(name, name, DECKS[name]) for name in options.models.split(",")] + [
+        ("gpt of width 512", "gpt", WIDE)
+    ]
+    for case, name, sizes in cases:
+        for ranks in options.ranks:
+            found = steps(name, ranks, options, sizes)
+            rate = max(found["rates"].values())
+            where = f"{case}, {ranks} rank{'s' if ranks > 1 else ''}"
+            for way, wall in found["wall"].items():
+                for clock, seconds in (("clock", wall), ("processor time", found["seconds"][way])):
+                    used = [found["flops"] / (one * ranks * rate) for one in seconds]
+                    value = {
+                        "median": statistics.median(used),
+                        "min": min(used),
+                        "max": max(used),
+                        "n": len(used),
+                    }
+                    figure = f"utilisation by {clock}"
+                    rows.append({"what": f"{where}, {way}", "figure": figure, "value": value, "raw": used})
+            for variant, own in found["rates"].items():
+                rows.append({"what": where, "figure": f"GFLOP/s of a core, {variant}", "value": own / 1e9})
     return rows
 
 

@@ -57,7 +57,13 @@ def windows(operand: tuple[int, ...], result: tuple[int, ...], transposed: bool)
 
 
 def core_rate() -> float:
-    """FLOP/s of one core: the best of TRIES products of 512 x 512 float32 matrices by `kernels.contract`, one thread.
+    """FLOP/s of one core: the faster of `core_rates`."""
+    return max(core_rates().values())
+
+
+def core_rates() -> dict[str, float]:
+    """{variant: FLOP/s of one core} of `kernels.contract` and of torch: the best of TRIES products of 512 x 512
+    matrices of float32, in turn, one thread.
 
     Not the median: other load on the machine would lower the rate, and so raise the utilisation.
     """
@@ -67,10 +73,11 @@ def core_rate() -> float:
 
     a = torch.linspace(-1, 1, PRODUCT * PRODUCT).view(PRODUCT, PRODUCT)
     out = torch.empty_like(a)
-    matmul(a, a, out)
-    best = float("inf")
-    for _ in range(TRIES):
-        begin = time.perf_counter()
-        matmul(a, a, out)
-        best = min(best, time.perf_counter() - begin)
-    return 2 * PRODUCT**3 / best
+    best = dict.fromkeys(("own", "torch"), float("inf"))
+    for number in range(1 + TRIES):
+        for variant in best:
+            begin = time.perf_counter()
+            matmul(a, a, out, variant=variant, threads=1)
+            if number:  # the first call warms up
+                best[variant] = min(best[variant], time.perf_counter() - begin)
+    return {variant: 2 * PRODUCT**3 / seconds for variant, seconds in best.items()}
