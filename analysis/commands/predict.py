@@ -74,8 +74,8 @@ DOCUMENTS = {
                 "with `--search` the fastest ones, of which the tables above are, too "
                 "([how](../how-to/predict.md#search))",
                 """
-            place ranks threads | integer
-            guarantee ordering mesh extrapolated | text | `ordering`: `own` for the run's
+            place ranks | integer
+            guarantee ordering extrapolated | text | `ordering`: `own` for the run's
             seconds low high | number, s | the objective; 80 % of runs
             slower | number | share of the replays that are slower than the same ones of the first
             told | boolean | whether it can be told from the first
@@ -85,8 +85,8 @@ DOCUMENTS = {
                 "infeasible",
                 "with `--search` all strategies that cannot be predicted",
                 """
-            ranks threads | integer
-            guarantee ordering mesh reason | text
+            ranks | integer
+            guarantee ordering reason | text
             """,
             ),
             rows(
@@ -139,7 +139,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--search", type=_names, metavar="WHAT,...",
-        help="the fastest strategies over ordering, ranks, guarantee, threads, mesh, from which they are chosen",
+        help="the fastest strategies over these: ordering, ranks, guarantee",
     )  # fmt: skip
     parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
     parser.add_argument(
@@ -251,10 +251,10 @@ def _search(runs: list, calibrations: list, options: argparse.Namespace, predict
     if "ordering" in options.search:
         orderings += sorted({label for each in calibrations for label in offered(each)} - {*orderings})
     known = sorted({run.attributes.get("guarantee", "none") for run in runs})
-    given = strategies.strategies(runs, options.search, ranks, options.guarantee or known, orderings)
+    given = strategies.strategies(options.search, ranks, options.guarantee or known, orderings)
     return strategies.search(
         given,
-        lambda each: predicted(each.of(runs), each.ranks, each.guarantee, each.reduction),
+        lambda each: predicted(runs, each.ranks, each.guarantee, each.reduction),
         lambda size: nearest(calibrations, size),
         lambda each: _objective(each, options),
     )
@@ -321,8 +321,7 @@ def _answer(
         notes[
             "Note: all strategies were replayed from the same seed; one differs from the first where nine of ten of "
             f"its replays or more are slower than the same ones of the first. {len(found.infeasible)} strategies "
-            "cannot be predicted. Guarantees, threads and meshes are those of the runs given, orderings those of the "
-            "calibration."
+            "cannot be predicted. Guarantees are those of the runs given, orderings those of the calibration."
         ] = None
     if what_ifs:
         shown.append(("What if", what_if_table(tables["what_if"])))

@@ -39,12 +39,10 @@ def calibration():
 
 def given(study, calibration, ranks=(1, 2), orderings=("own", "direct", "ring")):
     """A search over orderings and ranks."""
-    found = strategies.strategies(study, ["ordering", "ranks"], ranks, ["none"], orderings)
+    found = strategies.strategies(["ordering", "ranks"], ranks, ["none"], orderings)
     return found, strategies.search(
         found,
-        lambda s: predict(
-            targeted(s.of(study), s.ranks, {}, s.guarantee, s.reduction, calibration), calibration
-        ),
+        lambda s: predict(targeted(study, s.ranks, {}, s.guarantee, s.reduction, calibration), calibration),
         lambda size: calibration,
         lambda answer: answer.prediction.median,
     )
@@ -122,20 +120,18 @@ def test_the_best_strategy_is_that_of_all_predictions(study, calibration):
 
 def test_an_ordering_that_promises_less_is_no_strategy(calibration):
     stated = {"direct": calibration.reductions["direct"] | {"guarantee": "run"}}
-    weak = strategies.Strategy("layout", 2, "direct", 1, "")
+    weak = strategies.Strategy("layout", 2, "direct")
     known = replace(calibration, reductions=stated)
     assert strategies.infeasible(weak, known) == "direct promises run, which is less than layout"
     assert strategies.infeasible(replace(weak, guarantee="run"), known) == ""
     assert strategies.infeasible(replace(weak, guarantee="run", ranks=4), known) == ""
 
 
-def test_too_many_strategies_and_open_choices_are_refused(study):
+def test_too_many_strategies_and_open_choices_are_refused():
     with pytest.raises(Unreachable, match="102,400 strategies, more than the 100,000 that are replayed"):
-        strategies.strategies(
-            study, ["ordering", "ranks"], range(1, 1025), ["none"], list(map(str, range(100)))
-        )
+        strategies.strategies(["ordering", "ranks"], range(1, 1025), ["none"], list(map(str, range(100))))
     with pytest.raises(Unreachable, match="several choices of ranks"):
-        strategies.strategies(study, ["ordering"], [1, 2], ["none"], ["own"])
+        strategies.strategies(["ordering"], [1, 2], ["none"], ["own"])
 
 
 def test_the_command_searches(tmp_path, capsys):
@@ -159,5 +155,7 @@ def test_the_command_searches(tmp_path, capsys):
     assert len(read_ledger(ledger).rows) == 2
     assert main(["predict", *runs, *more]) == 0
     assert "2 strategies cannot be predicted" in capsys.readouterr().out.replace("\n", " ")
-    assert main(["predict", *runs, "--search", "wire"]) == 2
-    assert "--search wire: cannot be searched; there are: ordering, ranks" in capsys.readouterr().err
+    for other in ("wire", "mesh", "threads"):
+        assert main(["predict", *runs, "--search", other]) == 2
+        said = f"--search {other}: cannot be searched; there are: ordering, ranks, guarantee"
+        assert said in capsys.readouterr().err

@@ -5,8 +5,8 @@ step is no such sum.) Replay k of each strategy has the same machine rate (commo
 are compared replay by replay. A strategy is *told* from the best if at least nine of ten of its replays are slower
 than the same replays of the best: the 80 % interval of their ratio is above 1.
 
-The choices are the guarantees, threads and meshes of the given runs, since local work depends on them; any rank
-counts; and the orderings of the calibration. The answer lists strategies without a prediction, with the reason.
+The choices are the guarantees of the given runs, since local work depends on them; any rank counts; and the orderings
+of the calibration. The answer lists strategies without a prediction, with the reason.
 """
 
 from __future__ import annotations
@@ -24,18 +24,16 @@ from analysis.predict.choices.orderings import offered, unpriced
 from analysis.predict.choices.search import ENUMERATED as MOST
 from analysis.predict.choices.search import KEPT
 from analysis.predict.reading.calibration import Calibration
-from analysis.predict.reading.skeleton import Skeleton
 from analysis.predict.simulation.model import Predicted
-from analysis.predict.simulation.target import mesh_of
 from kernels.guarantees import LEVELS, meets
 
-DIMENSIONS = ("ordering", "ranks", "guarantee", "threads", "mesh")
-THREADS = "run.threads"  # the option, as a trace's `method` names it
+DIMENSIONS = ("ordering", "ranks", "guarantee")
 OWN = "own"  # the reductions of the given runs
 TOLD = 0.9  # share of paired replays
-STRATEGIES = ("place", "guarantee", "ranks", "ordering", "threads", "mesh", "seconds", "low", "high", "slower", "told",
-              "extrapolated")  # fmt: skip
-INFEASIBLE = ("guarantee", "ranks", "ordering", "threads", "mesh", "reason")
+STRATEGIES = (
+    "place", "guarantee", "ranks", "ordering", "seconds", "low", "high", "slower", "told", "extrapolated"
+)  # fmt: skip
+INFEASIBLE = ("guarantee", "ranks", "ordering", "reason")
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,11 @@ class Strategy:
     guarantee: str
     ranks: int
     ordering: str
-    threads: int
-    mesh: str
 
     @property
     def reduction(self) -> str | None:
         """The label of its reductions; None for the run's own."""
         return None if self.ordering == OWN else self.ordering
-
-    def of(self, runs: Sequence[Skeleton]) -> list[Skeleton]:
-        """The `runs` with its threads and its mesh."""
-        return [run for run in runs if (_threads(run), mesh_of(run)) == (self.threads, self.mesh)]
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,6 @@ class Found:
 
 
 def strategies(
-    runs: Sequence[Skeleton],
     dimensions: Sequence[str],
     ranks: Sequence[int],
     guarantees: Sequence[str],
@@ -85,8 +76,6 @@ def strategies(
         "guarantee": sorted(guarantees, key=LEVELS.index),
         "ranks": sorted(set(ranks)),
         "ordering": list(orderings),
-        "threads": sorted({_threads(run) for run in runs}),
-        "mesh": sorted({mesh_of(run) for run in runs}),
     }
     for name, values in choices.items():
         if name not in dimensions and len(values) > 1:
@@ -147,7 +136,7 @@ def search(
             own.append(one)
     if not kept:
         raise Unreachable(
-            f"none of {len(given):,} strategies can be predicted; the first ({', '.join(map(str, refused[0][:3]))}): "
+            f"none of {len(given):,} strategies can be predicted; the first ({', '.join(map(str, refused[0][:-1]))}): "
             f"{refused[0][-1]}"
         )
     first = samples[kept[0][1] - 1]
@@ -159,21 +148,15 @@ def search(
         rows.append(
             (place, *_fields(strategy), seconds, *one.prediction.interval, share, share >= TOLD, marks)
         )
-    single = len({(each.threads, each.mesh) for each in given}) == 1
     return Found(
         [each[-1] for each in kept],
         pd.DataFrame(rows, columns=list(STRATEGIES)),
         pd.DataFrame(refused, columns=list(INFEASIBLE)),
         len(values),
         int(np.sum(slower < TOLD)) - 1,
-        own if single else [],
+        own,
     )
 
 
-def _fields(strategy: Strategy) -> tuple[str, int, str, int, str]:
-    return strategy.guarantee, strategy.ranks, strategy.ordering, strategy.threads, strategy.mesh
-
-
-def _threads(run: Skeleton) -> int:
-    value = run.attributes["method"].get(THREADS)
-    return value if isinstance(value, int) else 1
+def _fields(strategy: Strategy) -> tuple[str, int, str]:
+    return strategy.guarantee, strategy.ranks, strategy.ordering

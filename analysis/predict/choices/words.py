@@ -23,13 +23,7 @@ def price_table(prices: pd.DataFrame) -> list[tuple[str, Table]]:
     return [("Price of each guarantee", lines_of(prices, PRICE))] if len(prices) else []
 
 
-CHOICES = {
-    "guarantee": False,
-    "ranks": True,
-    "ordering": False,
-    "threads": True,
-    "mesh": False,
-}  # whether a number
+CHOICES = {"guarantee": False, "ranks": True, "ordering": False}  # whether a number
 TIMES = (
     Shown("ms per step", lambda row: number(1e3 * row["seconds"]), number=True),
     Shown("80 % of runs", lambda row: interval(1e3 * row["low"], 1e3 * row["high"]), number=True),
