@@ -71,7 +71,8 @@ def write_all(root):
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     study_of(root / "training")
     write_mesh(root / "training" / "mesh", [0.4, 0.5])
-    cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
+    dot = case("dot", address=2, layers={"ATen default": 2, "MKL AVX": 1})
+    cases = [case("take", "backward", runs=3, threads=1), dot, refused("svd")]
     write_answers(root / "answers", [1, 2], [1.0, 2.0])
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")

@@ -62,7 +62,8 @@ def write_base(place: Path) -> None:
     values = {"sum:spa:emulated:100": [[1.0, 1.5, 1.0, 2.0]], "sum:exact:native:100": [[1.0] * 4]}
     write_sums(place / "sums", values, times={name: [1.0] * 4 for name in values}, run_id="sums")
     write_solves(place / "solves", [solve(FALLING, error=FALLING)] * 2, run_id="solves")
-    cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
+    dot = case("dot", address=2, layers={"ATen default": 2, "MKL AVX": 1})
+    cases = [case("take", "backward", runs=3, threads=1), dot, refused("svd")]
     write_audit(place / "audit", cases, [statement("take"), statement("dot")], run_id="audit")
     write_run(place / "secret", size=2, **few, run_id=SECRET, app=SECRET, names=(SECRET, f"{SECRET}2"))
 
