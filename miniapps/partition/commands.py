@@ -11,7 +11,7 @@ from typing import Any
 from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
-from kernels.guarantees import ChoiceError, known
+from kernels.guarantees import LEVELS, ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
@@ -78,6 +78,17 @@ DOCUMENTS = {
             bytes | integer
             """,
             ),
+            rows(
+                "calls",
+                "with `--calls` the kernels that one rank calls, by shape; the last row, without a kernel, has torch's "
+                "operations between them",
+                """
+            kernel | text
+            own | boolean | by a kernel of this suite, not torch's
+            operands results | list of text | such as `float32[4, 64]`
+            calls bytes | integer | per step; `bytes` of operands and results of all calls
+            """,
+            ),
         ),
     ),
 }
@@ -121,6 +132,15 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         metavar="FILE.svg",
         help="draw the stages of the plan: axes that divide work, and messages",
     )
+    one.add_argument(
+        "--calls",
+        metavar="RANK",
+        type=int,
+        help="list the kernels that this rank calls, with shapes, and how often",
+    )
+    one.add_argument(
+        "--guarantee", choices=LEVELS, default="none", help="of --calls: it decides the kernels (%(default)s)"
+    )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     add_json(one)
     add_loudness(one, "without the line per operation")
@@ -133,7 +153,7 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     options = parser(prog).parse_args(argv)
     try:
         plan, mesh, title = planned(options)
-        found = explain(plan, mesh)
+        found = explain(plan, mesh) | {"calls": called(options, plan, mesh)}
         if options.picture:
             draw(stages_of(plan, mesh), f"{title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
@@ -142,8 +162,24 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     if options.json:
         tell(document(1, "partition explain", model=options.model, **found), keep="\n")
     else:
-        tell(as_text(found, title, not options.quiet), keep="\n")
+        text = [as_text(found, title, not options.quiet)]
+        if found["calls"]:
+            from miniapps.partition.showing.calls import lines_of
+
+            text += ["", *lines_of(found["calls"], options.calls, options.guarantee)]
+        tell("\n".join(text), keep="\n")
     return 0
+
+
+def called(options: argparse.Namespace, plan, mesh: Mesh) -> list[dict[str, Any]]:
+    """The rows of --calls; none without it. Raises UsageError for a rank that the mesh does not have."""
+    if options.calls is None:
+        return []
+    from miniapps.partition.showing.calls import calls_of
+
+    if not 0 <= options.calls < mesh.size:
+        raise UsageError(f"--calls {options.calls}: the mesh has ranks 0 to {mesh.size - 1}")
+    return calls_of(plan, mesh, options.calls, options.guarantee)
 
 
 def mesh_text(mesh: Mesh) -> str:

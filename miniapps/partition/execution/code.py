@@ -346,11 +346,7 @@ class Writer:
                 continue
             for pack, variable in zip(packers, variables, strict=True):
                 self.put(f"{self.constant(pack, 'r')}({variable})", [variable])
-
-        def totals():
-            return [torch.from_numpy(part) for part in total.total()]
-
-        several = self.put(f"{self.constant(totals, 't')}()", [])
+        several = self.put(f"{self.constant(total.total, 't')}()", [])
         return [self.put(f"{several}[{k}]", [several]) for k in range(len(step.operands))]
 
     def watched(self, step) -> None:

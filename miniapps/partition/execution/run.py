@@ -16,23 +16,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from kernels.guarantees import LEVELS, known, meets
-from miniapps.partition.cuts.axes import axes_of, merge, whole
+from miniapps.partition.cuts.axes import axes_of, whole
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.execution.bind import bind
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
-from miniapps.partition.execution.exchange import Exchange, Recut
-from miniapps.partition.execution.place import Place, Wanted
-from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.execution.exchange import Exchange
+from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.totals import Total
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
@@ -135,9 +135,7 @@ class Program:
         """Returns the communicator of the ranks that together own all blocks of axes, and these ranks; (None, ()) if
         every rank owns them."""
         axes = tuple(axes)
-        carriers = frozenset(
-            carrier for carrier in map(self.mesh.carrier, axes) if carrier and self.mesh.extent(carrier) > 1
-        )
+        carriers = carriers_among(self.mesh, axes)
         if not carriers:
             return None, ()
         group = self.mesh.group(axes, self.place.rank)
@@ -147,36 +145,21 @@ class Program:
 
     def _exchange(self, step: Moved) -> Exchange:
         values = [self.plan.values[name] for name in step.operands]
-        comm, group = (None, ()) if self._held(step) else self._among(axes_of(values[0].cut))
-        recut = self._recut(step.operands, step.wanted)
+        comm, group = (None, ()) if is_held(self.plan, step) else self._among(axes_of(values[0].cut))
+        recut = recuts(self.plan, step.operands, step.wanted)
         exchange = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
         self.exchanges.append(exchange)
         return exchange
 
-    def _held(self, step: Moved) -> bool:
-        """Whether every rank already holds all wanted elements: the new cuts refine those of the operands."""
-        return all(
-            isinstance(b, tuple) and merge(a, b) == b
-            for name, wanted in zip(step.operands, step.wanted, strict=True)
-            for a, b in zip(self.plan.values[name].cut, wanted, strict=True)
-        )
-
-    def _recut(self, names: Sequence[str], wanted: Sequence[Wanted]) -> list[Recut]:
-        values = self.plan.values
-        return [Recut(values[name].shape, values[name].cut, w) for name, w in zip(names, wanted, strict=True)]
-
     def _total(self, step: Added) -> Total:
         comm, group = self._among(step.rows.axes)
-        name = f"{step.node}:{'*'.join(step.rows.axes)}"
-        scatter, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
-        parts = [wanted for wanted in step.wanted if wanted is not None]
-        if (
-            len(parts) == len(cuts)
-            and comm is not None
-            and all(map(partial(self.mesh.scatters, step.rows.axes), cuts, parts))
-        ):
-            scatter = ScatterLayout(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
-        about = step.rows, step.combine, step.dtype, step.shapes, name
+        scatter = scattered(self.plan, step, self.place, self._place_of, group)
+        about = step.rows, step.combine, step.dtype, step.shapes, name_of(step)
         total = Total(comm, self.level, *about, self._reducers, scatter)
         self.totals.append(total)
         return total
+
+
+def name_of(step: Added) -> str:
+    """The name of a reduction, in traces and in messages."""
+    return f"{step.node}:{'*'.join(step.rows.axes)}"

@@ -40,7 +40,7 @@ def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int
 
 
 class Total:
-    """The totals of one reduction: after the partials are packed, `total()` returns an array for each operand, valid
+    """The totals of one reduction: after the partials are packed, `total()` returns a tensor for each operand, valid
     until the next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks, summed)`
@@ -98,16 +98,18 @@ class Total:
         begin, end = self.begins[operand], self.ends[operand]
         return [torch.from_numpy(row[begin:end].reshape(self.shapes[operand])).copy_ for row in self.buffer]
 
-    def total(self) -> list:
-        """Reduce the packed partials; returns views of the totals."""
+    def total(self) -> list[torch.Tensor]:
+        """Reduce the packed partials; returns tensors that view the totals."""
         assert self.reducer is not None
         found = self.reducer(self.buffer)
         if self.scatter is not None:
-            return self.scatter.unpack(found)
-        return [
-            found[begin:end].reshape(shape)
-            for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)
-        ]
+            parts = self.scatter.unpack(found)
+        else:
+            parts = [
+                found[begin:end].reshape(shape)
+                for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)
+            ]
+        return [torch.from_numpy(part) for part in parts]
 
     def free(self) -> None:
         """Free the reducer if this object planned it. Collective."""

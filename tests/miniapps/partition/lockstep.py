@@ -110,7 +110,7 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
         def total(self):
             values = plan.values
             return [
-                part(self.bound.place, values[operand], true[result], values[operand].cut).numpy()
+                part(self.bound.place, values[operand], true[result], values[operand].cut)
                 for operand, result in zip(self.step.operands, self.step.results, strict=True)
             ]
 

@@ -96,9 +96,38 @@ def test_json_has_the_cut_of_every_value(capsys):
     }
 
 
+def test_calls_are_those_of_one_rank(capsys):
+    argv = [
+        "explain",
+        "mlp",
+        "--mesh",
+        "data=2",
+        "--size",
+        "samples=12,batch=4,features=6,width=8",
+        "--calls",
+        "1",
+    ]
+    assert main([*argv, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    check(found, "partition explain")
+    *rows, between = found["calls"]
+    first = next(row for row in rows if row["kernel"] == "aten.mm.default")
+    assert (first["operands"][0], first["results"], first["own"]) == (
+        "float32[6, 6]",
+        ["float32[6, 8]"],
+        False,
+    )
+    assert first["bytes"] == first["calls"] * 4 * (6 * 6 + 6 * 8 + 6 * 8)
+    assert (between["kernel"], between["operands"]) == ("", []) and between["calls"] > 0
+    assert main([*argv, "--guarantee", "layout", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "Rank 1 calls in a step, guarantee layout:" in printed and "(between kernels)" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["mlp", "--mesh", "data=2", "--calls", "2"], "--calls 2: the mesh has ranks 0 to 1"),
         (["rnn"], "unknown model 'rnn'"),
         (["mlp", "--recipe", "expert"], "choose one of dp, tp, dp+tp, zero"),
         (["mlp", "--mesh", "data=9"], "at most 7"),

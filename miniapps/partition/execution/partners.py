@@ -1,0 +1,48 @@
+"""Who takes part in a message of a plan, and what changes hands. No MPI, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from miniapps.partition.cuts.axes import merge
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.exchange import Recut
+from miniapps.partition.execution.place import Place, Wanted
+from miniapps.partition.execution.scatter_layout import ScatterLayout
+
+
+def carriers_among(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
+    """The axes of the grid with several ranks that carry some of the logical `axes`; empty: every rank has all
+    blocks."""
+    found = map(mesh.carrier, axes)
+    return frozenset(carrier for carrier in found if carrier and mesh.extent(carrier) > 1)
+
+
+def is_held(plan: Plan, step: Moved) -> bool:
+    """Whether every rank already holds all wanted elements: the new cuts refine those of the operands."""
+    return all(
+        isinstance(b, tuple) and merge(a, b) == b
+        for name, wanted in zip(step.operands, step.wanted, strict=True)
+        for a, b in zip(plan.values[name].cut, wanted, strict=True)
+    )
+
+
+def recuts(plan: Plan, names: Sequence[str], wanted: Sequence[Wanted]) -> list[Recut]:
+    """The changes of cut of some values."""
+    values = plan.values
+    return [Recut(values[name].shape, values[name].cut, w) for name, w in zip(names, wanted, strict=True)]
+
+
+def scattered(
+    plan: Plan, step: Added, place: Place, place_of: Callable[[int], Place], group: Sequence[int]
+) -> ScatterLayout | None:
+    """The layout of a reduce-scatter, if each rank of the `group` needs only its own part of every total; else None."""
+    cuts = [plan.values[operand].cut for operand in step.operands]
+    parts = [wanted for wanted in step.wanted if wanted is not None]
+    if not group or len(parts) != len(cuts):
+        return None
+    if not all(place.mesh.scatters(step.rows.axes, a, b) for a, b in zip(cuts, parts, strict=True)):
+        return None
+    return ScatterLayout(place_of, place.rank, group, recuts(plan, step.operands, parts))

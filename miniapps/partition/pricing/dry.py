@@ -1,0 +1,387 @@
+"""A rank's step without data: every call that its program makes, and every message. No MPI.
+
+    events = dry_run(plan, mesh, rank, "layout")
+
+The program is the one that runs (`execution.code`), on torch's meta tensors, which have shapes but no numbers. So the
+step takes neither memory nor the time of its kernels, and any rank of any mesh can be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernels.guarantees import meets
+from miniapps.partition.cuts.axes import axes_of
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.code import Writer
+from miniapps.partition.execution.compute import Kernels, named
+from miniapps.partition.execution.exchange import Exchange
+from miniapps.partition.execution.fixed import fixed
+from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.place import Place
+from miniapps.partition.execution.totals import reduction
+
+META = "meta"
+OWN = ("_scaled_dot_product", "prod", "logsumexp")  # besides products, sums and convolutions
+
+
+@dataclass(frozen=True)
+class Array:
+    """Type, shape and layout of a tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    contiguous: bool = True
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return int(np.prod(self.shape, dtype=np.int64)) * getattr(torch, self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A call of the kernel `target` of the plan's `node`: its operands, other arguments as text, and results. `own`: by
+    a kernel of this suite. `blocks`: lengths of blocks that one call adds."""
+
+    node: str
+    target: str
+    own: bool
+    operands: tuple[Array, ...]
+    constants: str
+    results: tuple[Array, ...]
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Moves:
+    """An operation of torch between kernels, such as a cut, a copy, a join or a sum of blocks; `results` have memory of
+    their own, none if it is a view."""
+
+    name: str
+    operands: tuple[Array, ...]
+    results: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An exchange of the `node`: bytes sent to each rank, and bytes that stay on this one."""
+
+    node: str
+    to: tuple[tuple[int, int], ...]
+    stays: int
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A reduction of the `node` over the ranks of `group`: its ordering, accumulation, elements, and the blocks of this
+    rank; `scatters`: each rank gets only its part."""
+
+    node: str
+    group: tuple[int, ...]
+    ordering: str
+    accumulation: str
+    dtype: str
+    elements: int
+    blocks: int
+    scatters: bool
+
+
+Event = KernelCall | Moves | Sent | Summed
+
+
+def dry_run(
+    plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
+) -> list[Event]:
+    """All events of a step of `rank`, in order. Options as for `execution.run.Program`, whose errors it raises."""
+    layout = meets(level, "layout")
+    bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout")
+    place_of = cache(lambda other: Place(plan.axes, mesh, other))
+    recorder = Recorder()
+    kernels = Recorded(level, threads, anywhere, recorder)
+
+    def exchange(step: Moved) -> Callable:
+        values = [plan.values[name] for name in step.operands]
+        axes = axes_of(values[0].cut)
+        group: Sequence[int] = ()
+        if not is_held(plan, step) and carriers_among(mesh, axes):
+            group = mesh.group(axes, rank)
+        comm = Nobody() if group else None
+        real = Exchange(
+            place_of, rank, comm, group, recuts(plan, step.operands, step.wanted), values[0].dtype
+        )
+        return Exchanged(recorder, step.node, real, group)
+
+    def total(step: Added) -> Sum:
+        group: Sequence[int] = ()
+        if carriers_among(mesh, step.rows.axes):
+            group = mesh.group(step.rows.axes, rank)
+        scatter = scattered(plan, step, bound.place, place_of, group)
+        return Sum(recorder, step, level, group, scatter)
+
+    writer = Writer(bound, kernels, exchange, total, timed=recorder.timed)
+    text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
+    for name, value in writer.lines.names.items():
+        if isinstance(value, torch.Tensor):
+            writer.lines.names[name] = value.to(META)
+        elif name.startswith("f") and not isinstance(value, Kernel | Timed):  # draws of random numbers
+            writer.lines.names[name] = recorder.drawn(value)
+    given = [_empty(bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
+    with torch.no_grad(), recorder:
+        writer.lines.compiled(text, f"<dry program of rank {rank}>")(given, 1)
+    return recorder.events
+
+
+# ---- stand-ins
+
+
+class Nobody:
+    """A communicator, and its requests, for plans of messages that are never sent."""
+
+    Startall = Waitall = None
+
+    def Dup(self) -> Nobody:
+        """Itself."""
+        return self
+
+    def Send_init(self, buffer, dest) -> Nobody:
+        """A request."""
+        return self
+
+    def Recv_init(self, buffer, source) -> Nobody:
+        """A request."""
+        return self
+
+
+class Recorder(TorchDispatchMode):
+    """Records events; while active, also torch's operations between kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.node, self.quiet = "", 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if not self.quiet:
+            fresh = not (func.is_view or func._schema.is_mutable)
+            results = tuple(_tensors(result)) if fresh else ()
+            self.events.append(
+                Moves(str(func), tuple(map(_array, _tensors((args, kwargs)))), tuple(map(_array, results)))
+            )
+        return result
+
+    def timed(self, region: str, kind: str, function: Callable, nbytes: int) -> Callable:
+        """`function`, whose events get the node of its region."""
+        return Timed(self, region.removeprefix("node."), function)
+
+    def drawn(self, function: Callable) -> Callable:
+        """The stand-in of a function that draws random numbers."""
+
+        def drawn(number: int, *xs: torch.Tensor):
+            with self.silent():
+                found = function(number, *(torch.zeros(x.shape, dtype=x.dtype) for x in xs))
+                results = tuple(x.to(META) for x in _tensors(found))
+            self.events.append(
+                KernelCall(self.node, "random", True, tuple(map(_array, xs)), "", tuple(map(_array, results)))
+            )
+            return results if isinstance(found, tuple) else results[0]
+
+        return drawn
+
+    def silent(self) -> Silent:
+        """A context whose operations of torch are not recorded."""
+        return Silent(self)
+
+
+class Silent:
+    """See `Recorder.silent`."""
+
+    def __init__(self, recorder: Recorder):
+        self.recorder = recorder
+
+    def __enter__(self) -> None:
+        self.recorder.quiet += 1
+
+    def __exit__(self, *error) -> None:
+        self.recorder.quiet -= 1
+
+
+class Timed:
+    """A function whose events belong to a node."""
+
+    def __init__(self, recorder: Recorder, node: str, function: Callable):
+        self.recorder, self.node, self.function = recorder, node, function
+
+    def __call__(self, *args, **kwargs):
+        self.recorder.node = self.node
+        return self.function(*args, **kwargs)
+
+
+class Exchanged:
+    """The stand-in of an exchange."""
+
+    nbytes = 0  # of an event of its own
+
+    def __init__(self, recorder: Recorder, node: str, real: Exchange, group: Sequence[int]):
+        self.recorder, self.node, self.own = recorder, node, real.own
+        sent = {} if real.messages is None else real.messages.sent
+        self.sent = tuple((group[peer], nbytes) for peer, nbytes in sent.items())
+
+    def __call__(self, *xs: torch.Tensor) -> list[torch.Tensor]:
+        with self.recorder.silent():
+            results = [_empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
+        self.recorder.events.append(Sent(self.node, self.sent, sum(_array(x).nbytes for x in results)))
+        return results
+
+
+class Kernel:
+    """A kernel that records its call and returns results without numbers."""
+
+    def __init__(
+        self, recorder: Recorder, target: str, own: bool, result: Callable, blocks: Sequence[int] = ()
+    ):
+        self.recorder, self.target, self.own, self.result = recorder, target, own, result
+        self.blocks = tuple(blocks)
+
+    def __call__(self, *args, **kwargs):
+        recorder = self.recorder
+        with recorder.silent():
+            found = self.result(*args, **kwargs)
+        constants = ", ".join(map(repr, (_plain(args), *sorted(_plain(kwargs).items()))))
+        event = KernelCall(
+            recorder.node, self.target, self.own, tuple(map(_array, _tensors((args, kwargs)))), constants,
+            tuple(map(_array, _tensors(found))), self.blocks,
+        )  # fmt: skip
+        recorder.events.append(event)
+        return found
+
+
+class Recorded(Kernels):
+    """The functions of `Kernels`, as kernels that record their calls."""
+
+    def __init__(self, level: str, threads: int, anywhere: bool, recorder: Recorder):
+        super().__init__(level, threads, anywhere)
+        self.recorder = recorder
+
+    def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
+        """The kernel of an operation; raises what `Kernels.function` raises."""
+        real = super().function(target, kernel, kwargs)
+        if kernel == "create":
+            return real
+        result = _convolution(target) if target.startswith("conv.") else named(target)
+        return Kernel(self.recorder, target, self.is_own(target, kernel, kwargs), result)
+
+    def is_own(self, target: str, kernel: str, kwargs: dict[str, Any]) -> bool:
+        """Whether a kernel of this suite computes the operation, rather than torch on elements as they come."""
+        name = target.split(".")[1]
+        if not self.layout:
+            return False
+        if kernel in ("matmul", "rowsum") or target.startswith("conv.") or name.startswith(OWN):
+            return True
+        return self.anywhere and fixed(name, kwargs, self.threads) is not None
+
+    def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
+        """The kernel of a product or a sum over blocks."""
+        result = _convolution(target) if target.startswith("conv.") else named(target)
+        if apart:
+            return Kernel(self.recorder, target, True, _apart(result, len(lengths)), lengths)
+        return Kernel(self.recorder, target, True, result, lengths)
+
+
+class Sum:
+    """The stand-in of `execution.totals.Total`."""
+
+    def __init__(self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter):
+        self.recorder, self.step, self.scatter = recorder, step, scatter
+        n = sum(int(np.prod(shape, dtype=np.int64)) for shape in step.shapes)
+        bounds = None if scatter is None else scatter.bounds
+        described = reduction(level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds)
+        exact = described.accumulation == "exact"
+        self.trees = described.ordering == "block-tree"
+        self.reducer = True if group or exact else None
+        self.count = len(step.rows.numbers) if exact else len(step.rows.subtrees) if self.trees else 1
+        self.event = Summed(
+            step.node, tuple(group), described.ordering, described.accumulation or "", step.dtype,
+            int(np.prod(described.shape, dtype=np.int64)), self.count, scatter is not None,
+        )  # fmt: skip
+
+    def packers(self, operand: int) -> list[Callable]:
+        """A function for each partial, which copies it."""
+
+        def pack(x: torch.Tensor) -> None:
+            self.recorder.events.append(Moves("pack", (_array(x),), (_array(x),)))
+
+        return [pack] * self.count
+
+    def total(self) -> list[torch.Tensor]:
+        """The totals, without numbers."""
+        self.recorder.events.append(self.event)
+        shapes = self.step.shapes if self.scatter is None else [shape for shape, _ in self.scatter.parts]
+        with self.recorder.silent():
+            return [_empty(shape, self.step.dtype) for shape in shapes]
+
+
+# ---- shapes
+
+
+def _empty(shape: Sequence[int], dtype: str | torch.dtype) -> torch.Tensor:
+    of = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    return torch.empty(tuple(shape), dtype=of, device=META)
+
+
+def _convolution(target: str) -> Callable:
+    """A function with the arguments of `Kernels.convolution` that returns only the shape of the result."""
+    kind = target.split(".")[1]
+
+    def result(x, w, stride, dilation, groups, transposed, sides, size):
+        if kind == "weight":
+            return _empty((w.shape[1], x.shape[1] // groups, *size), x.dtype)
+        channels = w.shape[1] * groups if transposed else w.shape[0]
+        return _empty((x.shape[0], channels, *size), x.dtype)
+
+    return result
+
+
+def _apart(function: Callable, count: int) -> Callable:
+    """A sum that keeps the sums of `count` blocks apart."""
+
+    def apart(*args, **kwargs):
+        found = function(*args, **kwargs)
+        return _empty((count, *found.shape), found.dtype)
+
+    return apart
+
+
+def _array(x: torch.Tensor) -> Array:
+    return Array(str(x.dtype).removeprefix("torch."), tuple(x.shape), x.is_contiguous())
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _tensors(each)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+def _plain(value: Any) -> Any:
+    """The value with "%" for each tensor."""
+    if isinstance(value, torch.Tensor):
+        return "%"
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value
