@@ -15,13 +15,14 @@ hangs ends this process, but not its caller.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 DONE, REFUSED, NOTHING = "done", "refused", "nothing"
 TELL_S = 0.25  # between two lines of progress
@@ -112,7 +113,8 @@ def _case(request: dict[str, Any]):
 def main() -> None:
     """Answers requests until standard input ends."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # output of a function goes to the log
+    os.dup2(2, 1)  # output of a function goes to the log, at once, since a function may end the process
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)
     warnings.simplefilter("ignore")  # torch's own, about the deterministic mode and deprecated types
     import torch
 

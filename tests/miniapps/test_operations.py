@@ -36,6 +36,7 @@ def crawls(x): time.sleep(0.3); return x.sum()
 
 def test_a_child_that_crashes_or_hangs_is_told_of_and_the_next_case_is_audited(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     (tmp_path / "harmful.py").write_text(HARMFUL)
 
     def asked(name):
