@@ -1,4 +1,4 @@
-"""Layer norm and softmax by fixed operations, in C++: each rounds correctly, and none is a library's.
+"""Layer norm and softmax in C++ by a fixed sequence of operations, each of which rounds once; no library is called.
 
     y, mean, scale = layer_norm(x, (columns,), weight, bias, 1e-5)
     y = softmax(x, dim, log=True)

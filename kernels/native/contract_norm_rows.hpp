@@ -17,7 +17,7 @@ FPNA_INLINE void put(T *to, const W &v) {
     __builtin_memcpy(to, &one, sizeof one);
 }
 
-// Calls each(k, W{}) for the elements of a row from k on.
+// Calls each(k, W{}) for all elements of a row: element k, or the vector that begins there.
 template <typename T, typename Each>
 FPNA_INLINE void every(i64 n, Each each) {
     i64 k = 0;

@@ -75,7 +75,7 @@ def test_the_libraries_whose_code_for_another_processor_alters_bits_are_named(tm
         ("take", "forward", "MKL AVX"): 0, ("dot", "forward", "ATen avx2"): 1, ("dot", "forward", "ATen default"): 1,
         ("dot", "forward", "MKL AVX"): 1,
     }  # fmt: skip
-    follow = "2 of 3 follow the processor, through ATen (2), MKL (1)"
+    follow = "2 of 3 cases follow the processor, through ATen (2), MKL (1)"
     assert follow in verdict_on(run)
     assert "differ with" not in verdict_on(run)
     assert main(["audits", str(run)]) == 0

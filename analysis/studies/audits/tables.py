@@ -134,7 +134,7 @@ def findings(known: Known) -> list[Finding]:
 
 
 def _follow(known: Known) -> str:
-    """`9 of 20 follow the processor, through ATen (7) and MKL (2)`; empty without that axis."""
+    """`9 of 20 cases follow the processor, through ATen (7) and MKL (2)`; empty without that axis."""
     layers = known.recorded.layers
     if layers.empty:
         return ""
@@ -142,11 +142,12 @@ def _follow(known: Known) -> str:
     each = ["run", "case"]
     count, of = (len(rows[each].drop_duplicates()) for rows in (follow, layers))
     if not count:
-        return f"none of {of} follows the processor"
+        return f"none of {counted(of, 'case')} follows the processor"
     named_layer = follow.assign(layer=follow["held"].str.rpartition(" ")[0])
     by = named_layer.drop_duplicates([*each, "layer"])["layer"].value_counts()
     through = ", ".join(f"{layer} ({n})" for layer, n in by.items())
-    return f"{count} of {of} follow the processor, through {through}"
+    verb = "follow" if count > 1 else "follows"
+    return f"{count} of {counted(of, 'case')} {verb} the processor, through {through}"
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:

@@ -2,13 +2,15 @@
 
     events = dry_run(plan, mesh, rank, "layout")
 
-The program is the one that runs (`execution.code`), on torch's meta tensors, which have shapes but no numbers. So the
-step takes neither memory nor the time of its kernels, and any rank of any mesh can be asked.
+The program is the one that runs (`execution.code`), on torch's meta tensors, which have shapes but no numbers. So no
+kernel runs and no array is made but buffers of messages, which stay untouched, and random numbers; any rank of any mesh
+can be asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -199,22 +201,14 @@ class Recorder(TorchDispatchMode):
 
         return drawn
 
-    def silent(self) -> Silent:
+    @contextmanager
+    def silent(self) -> Iterator[None]:
         """A context whose operations of torch are not recorded."""
-        return Silent(self)
-
-
-class Silent:
-    """See `Recorder.silent`."""
-
-    def __init__(self, recorder: Recorder):
-        self.recorder = recorder
-
-    def __enter__(self) -> None:
-        self.recorder.quiet += 1
-
-    def __exit__(self, *error) -> None:
-        self.recorder.quiet -= 1
+        self.quiet += 1
+        try:
+            yield
+        finally:
+            self.quiet -= 1
 
 
 class Timed:
