@@ -47,6 +47,7 @@ class Writer:
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
         self.put, self.constant = self.lines.put, self.lines.constant
+        self.drawn: list[str] = []  # names of the functions that draw random numbers
         self.unsigned: set[str] = set()  # variables whose zeros have no sign
         self.variables: dict[str, Any] = {}
         self.given = [self.lines.variable() for _ in bound.plan.sources]
@@ -262,8 +263,8 @@ class Writer:
         indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
         if step.kernel == "random":
             variables = [self.variables[name] for name in step.operands]
-            function = draw(step, indices, whole)
-            text = f"{self.constant(function, 'f')}({', '.join(['number', *variables])})"
+            self.drawn.append(self.constant(draw(step, indices, whole), "f"))
+            text = f"{self.drawn[-1]}({', '.join(['number', *variables])})"
             self.variables.update(
                 zip(step.results, self.results(step, self.put(text, variables)), strict=True)
             )

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 
 from kernels.guarantees import LEVELS, known, meets
@@ -31,6 +30,7 @@ from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.exchange import Exchange
+from miniapps.partition.execution.given import constant_of, part_of
 from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.totals import Total
@@ -81,13 +81,7 @@ class Program:
 
     def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """This rank's part of a whole source."""
-        value = self.plan.values[name]
-        for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
-            index = self.place.indices(dim, n)
-            if len(index) != n or not np.array_equal(index, np.arange(n)):
-                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
-                tensor.index_fill_(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
-        return tensor.contiguous()
+        return part_of(self.place, self.plan.values[name], tensor)
 
     def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
         """The whole value, which must not be partial, from the parts of all ranks. Collective."""
@@ -103,10 +97,7 @@ class Program:
         found = []
         for source in self.plan.sources:
             if source.kind == "constant":
-                array = np.frombuffer(bytearray(source.data), source.tensor.dtype).reshape(
-                    source.tensor.shape
-                )
-                tensor = torch.from_numpy(array)
+                tensor = constant_of(source)
             else:
                 tensor = by_key[source.kind, source.key]
             found.append(self.part(source.tensor.name, tensor))

@@ -12,26 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernels.guarantees import meets
-from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.bind import bind
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.fixed import fixed
-from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
-from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.totals import reduction
+from miniapps.partition.pricing.alone import Alone
 
 META = "meta"
 OWN = ("_scaled_dot_product", "prod", "logsumexp")  # besides products, sums and convolutions
@@ -46,21 +41,27 @@ class Array:
     contiguous: bool = True
 
     @property
+    def elements(self) -> int:
+        """Their number."""
+        return prod(self.shape)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return int(np.prod(self.shape, dtype=np.int64)) * getattr(torch, self.dtype).itemsize
+        return self.elements * getattr(torch, self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A call of the kernel `target` of the plan's `node`: its operands, other arguments as text, and results. `own`: by
-    a kernel of this suite. `blocks`: lengths of blocks that one call adds."""
+    """A call of the kernel `target` of the plan's `node`: its operands and results, and its `constants`: (arguments,
+    pairs of named arguments), "%" for each operand. `own`: by a kernel of this suite. `blocks`: lengths of blocks that
+    one call adds."""
 
     node: str
     target: str
     own: bool
     operands: tuple[Array, ...]
-    constants: str
+    constants: tuple[tuple, tuple]
     results: tuple[Array, ...]
     blocks: tuple[int, ...] = ()
 
@@ -106,63 +107,30 @@ def dry_run(
     plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
 ) -> list[Event]:
     """All events of a step of `rank`, in order. Options as for `execution.run.Program`, whose errors it raises."""
-    layout = meets(level, "layout")
-    bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout")
-    place_of = cache(lambda other: Place(plan.axes, mesh, other))
+    alone = Alone(plan, mesh, rank, level)
     recorder = Recorder()
     kernels = Recorded(level, threads, anywhere, recorder)
 
     def exchange(step: Moved) -> Callable:
-        values = [plan.values[name] for name in step.operands]
-        axes = axes_of(values[0].cut)
-        group: Sequence[int] = ()
-        if not is_held(plan, step) and carriers_among(mesh, axes):
-            group = mesh.group(axes, rank)
-        comm = Nobody() if group else None
-        real = Exchange(
-            place_of, rank, comm, group, recuts(plan, step.operands, step.wanted), values[0].dtype
-        )
-        return Exchanged(recorder, step.node, real, group)
+        return Exchanged(recorder, step.node, *alone.exchange(step))
 
     def total(step: Added) -> Sum:
-        group: Sequence[int] = ()
-        if carriers_among(mesh, step.rows.axes):
-            group = mesh.group(step.rows.axes, rank)
-        scatter = scattered(plan, step, bound.place, place_of, group)
-        return Sum(recorder, step, level, group, scatter)
+        return Sum(recorder, step, level, *alone.scatter(step))
 
-    writer = Writer(bound, kernels, exchange, total, timed=recorder.timed)
+    writer = Writer(alone.bound, kernels, exchange, total, timed=recorder.timed)
     text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
     for name, value in writer.lines.names.items():
         if isinstance(value, torch.Tensor):
             writer.lines.names[name] = value.to(META)
-        elif name.startswith("f") and not isinstance(value, Kernel | Timed):  # draws of random numbers
+        elif name in writer.drawn:
             writer.lines.names[name] = recorder.drawn(value)
-    given = [_empty(bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
+    given = [_empty(alone.bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
     with torch.no_grad(), recorder:
         writer.lines.compiled(text, f"<dry program of rank {rank}>")(given, 1)
     return recorder.events
 
 
 # ---- stand-ins
-
-
-class Nobody:
-    """A communicator, and its requests, for plans of messages that are never sent."""
-
-    Startall = Waitall = None
-
-    def Dup(self) -> Nobody:
-        """Itself."""
-        return self
-
-    def Send_init(self, buffer, dest) -> Nobody:
-        """A request."""
-        return self
-
-    def Recv_init(self, buffer, source) -> Nobody:
-        """A request."""
-        return self
 
 
 class Recorder(TorchDispatchMode):
@@ -195,7 +163,9 @@ class Recorder(TorchDispatchMode):
                 found = function(number, *(torch.zeros(x.shape, dtype=x.dtype) for x in xs))
                 results = tuple(x.to(META) for x in _tensors(found))
             self.events.append(
-                KernelCall(self.node, "random", True, tuple(map(_array, xs)), "", tuple(map(_array, results)))
+                KernelCall(
+                    self.node, "random", True, tuple(map(_array, xs)), ((), ()), tuple(map(_array, results))
+                )
             )
             return results if isinstance(found, tuple) else results[0]
 
@@ -252,7 +222,7 @@ class Kernel:
         recorder = self.recorder
         with recorder.silent():
             found = self.result(*args, **kwargs)
-        constants = ", ".join(map(repr, (_plain(args), *sorted(_plain(kwargs).items()))))
+        constants = _plain(args), tuple(sorted(_plain(kwargs).items()))
         event = KernelCall(
             recorder.node, self.target, self.own, tuple(map(_array, _tensors((args, kwargs)))), constants,
             tuple(map(_array, _tensors(found))), self.blocks,
@@ -298,7 +268,7 @@ class Sum:
 
     def __init__(self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter):
         self.recorder, self.step, self.scatter = recorder, step, scatter
-        n = sum(int(np.prod(shape, dtype=np.int64)) for shape in step.shapes)
+        n = sum(prod(shape) for shape in step.shapes)
         bounds = None if scatter is None else scatter.bounds
         described = reduction(level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds)
         exact = described.accumulation == "exact"
@@ -307,7 +277,7 @@ class Sum:
         self.count = len(step.rows.numbers) if exact else len(step.rows.subtrees) if self.trees else 1
         self.event = Summed(
             step.node, tuple(group), described.ordering, described.accumulation or "", step.dtype,
-            int(np.prod(described.shape, dtype=np.int64)), self.count, scatter is not None,
+            prod(described.shape), self.count, scatter is not None,
         )  # fmt: skip
 
     def packers(self, operand: int) -> list[Callable]:

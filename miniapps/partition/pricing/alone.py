@@ -1,0 +1,69 @@
+"""One rank's program without the other ranks: its parts, and its messages, which nobody receives. No MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from kernels.guarantees import meets
+from miniapps.partition.cuts.axes import axes_of
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.exchange import Exchange
+from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.place import Place
+from miniapps.partition.execution.scatter_layout import ScatterLayout
+
+
+class Nobody:
+    """A communicator, and its requests, for messages that are planned and never sent."""
+
+    size = 2  # more than this rank
+
+    @staticmethod
+    def Startall(requests) -> None:
+        """Nothing."""
+
+    Waitall = Startall
+
+    def Dup(self) -> Nobody:
+        """Itself."""
+        return self
+
+    def Send_init(self, buffer, dest) -> Nobody:
+        """A request."""
+        return self
+
+    def Recv_init(self, buffer, source) -> Nobody:
+        """A request, with zeros in its buffer."""
+        buffer[...] = 0
+        return self
+
+
+class Alone:
+    """The `bound` program of `rank` of a mesh, and the exchanges and reductions in which it takes part."""
+
+    def __init__(self, plan: Plan, mesh: Mesh, rank: int, level: str):
+        self.plan, self.mesh, self.rank = plan, mesh, rank
+        self.bound = bind(plan, mesh, rank, by_block=meets(level, "layout"), merge=level == "layout")
+        self.place_of = cache(lambda other: Place(plan.axes, mesh, other))
+
+    def group(self, axes: Iterable[str]) -> Sequence[int]:
+        """The ranks that together own all blocks of `axes`; none if every rank owns them."""
+        axes = tuple(axes)
+        return self.mesh.group(axes, self.rank) if carriers_among(self.mesh, axes) else ()
+
+    def exchange(self, step: Moved) -> tuple[Exchange, Sequence[int]]:
+        """The exchange of a step, and its group."""
+        values = [self.plan.values[name] for name in step.operands]
+        group = () if is_held(self.plan, step) else self.group(axes_of(values[0].cut))
+        comm = Nobody() if group else None
+        changed = recuts(self.plan, step.operands, step.wanted)
+        return Exchange(self.place_of, self.rank, comm, group, changed, values[0].dtype), group
+
+    def scatter(self, step: Added) -> tuple[Sequence[int], ScatterLayout | None]:
+        """The group of a reduction, and the layout of its reduce-scatter, if it is one."""
+        group = self.group(step.rows.axes)
+        return group, scattered(self.plan, step, self.bound.place, self.place_of, group)

@@ -1,0 +1,102 @@
+"""Which kernel a call is, and how large: calls of one `key` have times that depend on their `dims` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from miniapps.partition.pricing.dry import Array, KernelCall
+
+ROWS = (
+    "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
+    "native_layer_norm_backward", "argmax", "argmin", "cumsum", "cumprod", "logcumsumexp", "gather", "scatter", "sort",
+    "topk",
+)  # operations on rows of the first operand  # fmt: skip
+ATTENTION = "_scaled_dot_product"
+REDUCED = ("sum", "amax", "amin", "logsumexp", "prod")
+STRUCTURED = (*REDUCED, "permute", "cat")  # their numbers are dims
+
+
+@dataclass(frozen=True)
+class Work:
+    """A call of the kernel `key` of the size `dims`, with its floating-point operations and the bytes of operands and
+    results."""
+
+    key: str
+    dims: tuple[int, ...]
+    flops: int
+    nbytes: int
+
+
+def work_of(call: KernelCall) -> Work:
+    """The kernel and the size of a call; empty dims count as 1."""
+    name = call.target.removeprefix("aten.").partition(".")[0] if "conv." not in call.target else call.target
+    given, made = call.operands, call.results
+    marks = [array.dtype + ("" if array.contiguous else "'") for array in given]
+    parts = [name, "own" if call.own else "torch", *marks]
+    flops = 0
+    if name in ("mm", "bmm", "mv", "dot"):
+        a, b = given[0].shape, given[1].shape
+        rows, depth, columns = (a[-2] if len(a) > 1 else 1), a[-1], (b[-1] if len(b) > 1 else 1)
+        dims: tuple[int, ...] = (*a[:-2], rows, depth, columns)
+        flops = 2 * prod(dims)
+    elif name.startswith("conv."):
+        dims, flops = _convolution(name, call)
+        parts += _window(call.constants[0])
+    elif name.startswith(ATTENTION):
+        q, k = (given[i].shape for i in ((1, 2) if "backward" in name else (0, 1)))
+        dims = (prod(q[:-2]), q[-2], k[-2], q[-1])
+        flops = (8 if "backward" in name else 4) * prod(dims)
+        parts += ["causal"] * (True in call.constants[0])
+    elif name.startswith("embedding"):
+        table, at = (made[0], given[1]) if "backward" in name else (given[0], given[1])
+        dims = (at.elements, table.shape[-1], table.shape[0])
+    elif name in ROWS:
+        width = given[0].shape[-1] if given[0].shape else 1
+        dims = (given[0].elements // max(width, 1), width)
+    elif name in REDUCED:
+        results = max(made[0].elements // max(len(call.blocks), 1), 1)
+        dims = (results, given[0].elements // results)
+        flops = given[0].elements
+    else:
+        dims = _elements(given, made)
+    if name in STRUCTURED:
+        numbers = [str(each) for each in call.constants[0] if "%" not in str(each)]
+        parts += [*numbers, f"of {len(given[0].shape)} dims"]
+    if call.blocks:
+        dims = (*dims, len(call.blocks))
+        parts.append("blocks")
+    parts.append(f"by {len(dims)}")
+    nbytes = sum(array.nbytes for array in (*given, *made))
+    return Work(" ".join(parts), tuple(max(n, 1) for n in dims), flops, nbytes)
+
+
+def _elements(given: tuple[Array, ...], made: tuple[Array, ...]) -> tuple[int, ...]:
+    """The different numbers of elements of operands and results, largest first, without single numbers."""
+    counts = {array.elements for array in (*given, *made)} - {0, 1}
+    return tuple(sorted(counts, reverse=True)[:2]) or (1,)
+
+
+def _convolution(name: str, call: KernelCall) -> tuple[tuple[int, ...], int]:
+    """((samples, channels read, channels written, places, window), operations)."""
+    x, w = call.operands[0].shape, call.operands[1].shape
+    made = call.results[0].shape
+    if name == "conv.weight":
+        places, window = prod(w[2:]), prod(made[2:])
+        dims = (x[0], x[1], w[1], places, window)
+    else:
+        # A transposed window is applied at the places of its operand.
+        places, window = min(prod(made[2:]), prod(x[2:])), prod(w[2:])
+        dims = (x[0], x[1], made[1], places, window)
+    return dims, 2 * prod(dims)
+
+
+def _window(args: tuple) -> list[str]:
+    """Stride, dilation, groups and direction of a convolution."""
+    stride, dilation, groups, transposed = args[2:6]
+    return [
+        f"stride {stride}",
+        f"dilation {dilation}",
+        f"groups {groups}",
+        "transposed" if transposed else "direct",
+    ]

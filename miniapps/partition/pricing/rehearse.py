@@ -1,0 +1,170 @@
+"""Times a rank's step without the other ranks: the program that runs, on numbers of the right kind.
+
+    found = rehearse(plan, mesh, rank, "layout", inputs, rounds=5)
+
+Each call is timed where it stands in the step, with the memory and the caches as the calls before it left them. What
+other ranks would send is zero. No MPI: any rank of any mesh can be rehearsed on one core.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.guarantees import meets
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.code import Writer
+from miniapps.partition.execution.compute import Kernels
+from miniapps.partition.execution.given import constant_of, part_of
+from miniapps.partition.execution.totals import Total
+from miniapps.partition.pricing.alone import Alone, Nobody
+from miniapps.partition.pricing.dry import Event, KernelCall, Sent, dry_run
+
+SMALL = 0.05  # standard deviation of parameters
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A rank's step: its `events`; `seconds` (rounds, kernels and exchanges among them, in their order); `whole`
+    (rounds,): seconds of the step; `parts`: this rank's parts of the sources."""
+
+    events: Sequence[Event]
+    seconds: np.ndarray
+    whole: np.ndarray
+    parts: Sequence[torch.Tensor]
+
+    @property
+    def timed(self) -> list[KernelCall | Sent]:
+        """The events that `seconds` has times of."""
+        return [event for event in self.events if isinstance(event, KernelCall | Sent)]
+
+
+def rehearse(
+    plan: Plan,
+    mesh: Mesh,
+    rank: int,
+    level: str,
+    inputs: Sequence[torch.Tensor],
+    rounds: int = 5,
+    threads: int = 1,
+    anywhere: bool = False,
+) -> Rehearsed:
+    """Runs the step of a rank `rounds` times with a clock at every call, and as often without, in turn. `inputs`: the
+    whole inputs of the model. Raises what `Program` raises."""
+    torch.set_num_threads(1 if meets(level, "layout") or anywhere else threads)
+    alone = Alone(plan, mesh, rank, level)
+    clock = Clock()
+    timed = _step(alone, level, Clocked(level, threads, anywhere, clock), clock)
+    plain = _step(alone, level, Kernels(level, threads, anywhere), None)
+    given = sources(alone, inputs)
+    seconds, whole = [], []
+    with torch.no_grad():
+        for number in range(1, rounds + 2):
+            clock.taken = []
+            timed(given, number)
+            begin = time.perf_counter()
+            plain(given, number)
+            if number > 1:  # the first round warms up
+                whole.append(time.perf_counter() - begin)
+                seconds.append(clock.taken)
+    events = dry_run(plan, mesh, rank, level, threads, anywhere)
+    found = Rehearsed(events, np.array(seconds), np.array(whole), given)
+    assert len(found.timed) == found.seconds.shape[1], "the dry run has other calls than the program"
+    return found
+
+
+def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """A rank's parts of all sources: of the `inputs`, of constants, and random parameters and buffers."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for source in alone.plan.sources:
+        name = source.tensor.name
+        if source.kind in ("constant", "input"):
+            whole = constant_of(source) if source.kind == "constant" else inputs[int(source.key)]
+            found.append(part_of(alone.bound.place, alone.plan.values[name], whole))
+            continue
+        part = torch.zeros(alone.bound.shape(name), dtype=getattr(torch, source.tensor.dtype))
+        if part.is_floating_point():
+            part.normal_(0.0, SMALL, generator=generator)
+            part = part.abs_() if source.kind == "buffer" else part  # variances are positive
+        found.append(part)
+    return found
+
+
+class Clock:
+    """The seconds of calls, in their order."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    def around(self, function: Callable) -> Callable:
+        """`function`, timed."""
+        now = time.perf_counter
+
+        def timed(*args: Any, **kwargs: Any):
+            begin = now()
+            result = function(*args, **kwargs)
+            self.taken.append(now() - begin)
+            return result
+
+        return timed
+
+
+class Clocked(Kernels):
+    """The functions of `Kernels`, timed."""
+
+    def __init__(self, level: str, threads: int, anywhere: bool, clock: Clock):
+        super().__init__(level, threads, anywhere)
+        self.clock = clock
+
+    def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
+        """The kernel of an operation; raises what `Kernels.function` raises."""
+        real = super().function(target, kernel, kwargs)
+        return real if kernel == "create" else self.clock.around(real)
+
+    def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
+        """The kernel of a product or a sum over blocks."""
+        return self.clock.around(super().over_blocks(target, lengths, apart))
+
+
+def _step(alone: Alone, level: str, kernels: Kernels, clock: Clock | None) -> Callable:
+    """The compiled step of a rank, whose messages nobody receives."""
+
+    def exchange(step: Moved) -> Callable:
+        real, _ = alone.exchange(step)
+        if clock is None:
+            return real
+        call = clock.around(real)
+        call.nbytes = 0  # type: ignore[attr-defined]  # of an event of its own
+        return call
+
+    def total(step: Added) -> Total:
+        group, scatter = alone.scatter(step)
+        about = step.rows, step.combine, step.dtype, step.shapes, step.node
+        if not group:
+            return Total(None, level, *about, scatter=scatter)
+        return Total(Nobody(), level, *about, partial(_unsent, group.index(alone.rank)), scatter)
+
+    writer = Writer(alone.bound, kernels, exchange, total)
+    if clock is not None:
+        for name in writer.drawn:
+            writer.lines.names[name] = clock.around(writer.lines.names[name])
+    plan = alone.plan
+    text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
+    return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")
+
+
+def _unsent(place: int, comm, reduction, name: str, blocks, summed: bool) -> Callable:
+    """A reducer that returns the first contribution of this rank, the one at `place` in its group."""
+    if reduction.bounds is None:
+        return lambda buffer: buffer[0]
+    begin, end = reduction.bounds[place : place + 2]
+    return lambda buffer: buffer[0, begin:end]
