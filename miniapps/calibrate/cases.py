@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from miniapps.trace.schema import COMPUTE
+from miniapps.trace.writer import Tracer
 
 
 @dataclass
 class Case:
     """A micro-benchmark. `call` runs it once, recorded as an event of the region `region`, unless `traced` says that it
     records its own event. `prepare` runs before each call, untimed: it writes the data to send, as an application does,
-    since data already in another rank's cache from the last call would arrive faster. `values` holds the parameters for
+    since data already in another rank's cache from the last call would arrive faster. `record`, if given, runs the
+    micro-benchmark and records its events itself, once in each round. `values` holds the parameters for
     the trace; `flops` and `nbytes` describe a call. With `together`, all ranks begin at the same time."""
 
     region: str
@@ -25,4 +27,5 @@ class Case:
     together: bool = False
     prepare: Callable[[], object] | None = None
     partners: list[int] = field(default_factory=list)
+    record: Callable[[Tracer], None] | None = None
     free: Callable[[], None] = lambda: None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from miniapps.runner.config import option, section
 
-WHAT = ("kernels", "collectives", "noise", "memory")
+WHAT = ("kernels", "programs", "collectives", "noise", "memory")
 # The default orderings of the guarantees, and others with the most different costs.
 REDUCTIONS = (
     "library", "recursive-doubling", "direct", "ring", "rabenseifner", "direct in exact",
@@ -44,6 +44,21 @@ class Calibrate:
         flag="--shapes",
         minimum=1,
         maximum=10_000,
+        effect="size",
+    )
+    plans: tuple[str, ...] = option(
+        (),
+        help="plans whose kernels to measure, with ranges: 'gpt dp width=64..256 data=1..2'; may be given several times",
+        role="control",
+        flag="--plan",
+        effect="size",
+    )
+    programs: int = option(
+        12,
+        help="plans drawn from each --plan",
+        flag="--programs",
+        minimum=1,
+        maximum=1000,
         effect="size",
     )
     variants: tuple[str, ...] = option(

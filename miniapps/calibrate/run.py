@@ -28,6 +28,10 @@ def run(ctx) -> Outcome:
     options = ctx.config.calibrate
     what = options.what or WHAT
     makers = {"kernels": kernel_cases, "collectives": collective_cases, "memory": memory_cases}
+    if "programs" in what and options.plans:
+        from miniapps.calibrate.programs import program_cases
+
+        makers["programs"] = program_cases
     cases = [case for name, make in makers.items() if name in what for case in make(ctx)]
     begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
     shares: list[np.ndarray] = []
@@ -77,6 +81,9 @@ def measure(ctx, case: Case, calls: int) -> None:
     """Time `calls` calls of a case. Records an event per call, and the case's parameters and CPU time per call as
     values of the step."""
     tracer = ctx.tracer
+    if case.record is not None:
+        case.record(tracer)
+        return
     clock, event = tracer.clock, tracer.event
     for name, value in case.values.items():
         tracer.value(name, value)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from miniapps.calibrate.config import WHAT
 from miniapps.errors import UsageError
+from miniapps.partition.pricing.space import space_of
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
 
@@ -15,6 +18,10 @@ OTHERS = 2**27  # bytes of messages and libraries
 
 def validate(config, options, size: int) -> None:
     """Raises ChoiceError for an unknown reduction, UsageError for a reduction without a schedule."""
+    for text in config.calibrate.plans:
+        space_of(text).draw(np.random.default_rng(options.seed))
+    if "programs" in config.calibrate.what and not config.calibrate.plans:
+        raise UsageError("--what programs: give the plans whose kernels to measure: --plan 'gpt dp width=64..256'")
     for label in config.calibrate.reductions:
         reduction = Reduction.named(label, (1,))
         if reduction.ordering == "arrival":

@@ -104,6 +104,11 @@ class Tracer:
         self._kinds[number] = kind
         return number
 
+    def interval(self, name: int, start: int, end: int, nbytes: int = 0, flops: int = 0) -> None:
+        """Record the region `name` from `start` to `end` of `clock`, as `event` does up to now."""
+        if self.level != "off":
+            self._rows.extend(_EVENT.pack(start, end, name, nbytes, flops))
+
     def at(self, repeat: int, step: int) -> None:
         """Begin `step` of `repeat`, to which later rows belong; write the rows so far if they are many or old."""
         self.repeat, self.step = repeat, step

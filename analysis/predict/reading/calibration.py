@@ -143,6 +143,7 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
         {key: values[key][~is_share] for key in ("repeat", "step", "value")}
         | {"name": names[values["name"][~is_share]]}
     ).pivot_table(index=["repeat", "step"], columns="name", values="value", aggfunc="last")
+    parameters["cpu"] = parameters.get("cpu", np.nan)  # programs record none
     calls = pd.DataFrame(
         {
             **{key: events[key] for key in ("repeat", "step", "flops")},

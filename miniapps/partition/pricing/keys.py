@@ -1,12 +1,21 @@
-"""Which kernel a call is, and how large: calls of one `key` have times that depend on their `dims` alone."""
+"""Which kernel a call is, and how large: calls of one `key` have times that depend on their `dims` alone.
+
+The work of a rank's step beside its kernels has keys too: exchanges, the optimiser, and the `REST`, which is all between
+the calls.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from miniapps.partition.pricing.dry import Array, KernelCall
+import numpy as np
 
+from miniapps.partition.pricing.dry import Array, Event, KernelCall, Moves, Sent
+
+PREFIX = "kernel "
+REST = "rest"
 ROWS = (
     "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
     "native_layer_norm_backward", "argmax", "argmin", "cumsum", "cumprod", "logcumsumexp", "gather", "scatter", "sort",
@@ -27,13 +36,39 @@ class Work:
     flops: int
     nbytes: int
 
+    def __str__(self) -> str:
+        return f"{self.key}@{'x'.join(map(str, self.dims))}"
 
-def work_of(call: KernelCall) -> Work:
-    """The kernel and the size of a call; empty dims count as 1."""
+
+def work_of(event: KernelCall | Sent) -> Work:
+    """The kernel and the size of a call, or of packing and unpacking an exchange; empty dims count as 1."""
+    if isinstance(event, Sent):
+        nbytes = event.stays + sum(n for _, n in event.to)
+        return Work(f"{PREFIX}exchange by 1", (max(nbytes, 1),), 0, nbytes)
+    return _kernel(event)
+
+
+def update_of(weights: Sequence[np.ndarray]) -> Work:
+    """A step of Adam with these weights: their elements, and their number."""
+    elements = sum(array.size for array in weights)
+    return Work(f"{PREFIX}Adam by 2", (max(elements, 1), max(len(weights), 1)), 0, 16 * elements)
+
+
+def rest_of(events: Sequence[Event]) -> Work:
+    """All between the calls of a step: lines, views, and copies with their bytes, each counted from 1."""
+    moves = [event for event in events if isinstance(event, Moves)]
+    copies = [event for event in moves if event.results]
+    copied = sum(array.nbytes for event in copies for array in event.results)
+    calls = sum(not isinstance(event, Moves) for event in events)
+    counts = (calls, len(moves) - len(copies), len(copies), copied)
+    return Work(REST, tuple(n + 1 for n in counts), 0, copied)
+
+
+def _kernel(call: KernelCall) -> Work:
     name = call.target.removeprefix("aten.").partition(".")[0] if "conv." not in call.target else call.target
     given, made = call.operands, call.results
     marks = [array.dtype + ("" if array.contiguous else "'") for array in given]
-    parts = [name, "own" if call.own else "torch", *marks]
+    parts = [PREFIX + name, "own" if call.own else "torch", *marks]
     flops = 0
     if name in ("mm", "bmm", "mv", "dot"):
         a, b = given[0].shape, given[1].shape

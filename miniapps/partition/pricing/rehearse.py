@@ -1,6 +1,7 @@
 """Times a rank's step without the other ranks: the program that runs, on numbers of the right kind.
 
-    found = rehearse(plan, mesh, rank, "layout", inputs, rounds=5)
+    rehearsal = Rehearsal(plan, mesh, rank, "layout", inputs)
+    seconds, whole = rehearsal.run()
 
 Each call is timed where it stands in the step, with the memory and the caches as the calls before it left them. What
 other ranks would send is zero. No MPI: any rank of any mesh can be rehearsed on one core.
@@ -10,11 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from kernels.guarantees import meets
@@ -31,54 +30,44 @@ from miniapps.partition.pricing.dry import Event, KernelCall, Sent, dry_run
 SMALL = 0.05  # standard deviation of parameters
 
 
-@dataclass(frozen=True)
-class Rehearsed:
-    """A rank's step: its `events`; `seconds` (rounds, kernels and exchanges among them, in their order); `whole`
-    (rounds,): seconds of the step; `parts`: this rank's parts of the sources."""
+class Rehearsal:
+    """The step of one rank, ready to run. `inputs`: the whole inputs of the model; `parts`: this rank's parts of the
+    sources; `events`: all of the step. Raises what `Program` raises."""
 
-    events: Sequence[Event]
-    seconds: np.ndarray
-    whole: np.ndarray
-    parts: Sequence[torch.Tensor]
+    def __init__(
+        self,
+        plan: Plan,
+        mesh: Mesh,
+        rank: int,
+        level: str,
+        inputs: Sequence[torch.Tensor],
+        threads: int = 1,
+        anywhere: bool = False,
+    ):
+        self.threads = 1 if meets(level, "layout") or anywhere else threads
+        alone, self._clock = Alone(plan, mesh, rank, level), Clock()
+        self._timed = _step(alone, level, Clocked(level, threads, anywhere, self._clock), self._clock)
+        self._plain = _step(alone, level, Kernels(level, threads, anywhere), None)
+        self.parts = sources(alone, inputs)
+        self.events = dry_run(plan, mesh, rank, level, threads, anywhere)
+        self.number = 0
 
     @property
     def timed(self) -> list[KernelCall | Sent]:
-        """The events that `seconds` has times of."""
+        """The events that have a time of their own: kernels and exchanges, in order."""
         return [event for event in self.events if isinstance(event, KernelCall | Sent)]
 
-
-def rehearse(
-    plan: Plan,
-    mesh: Mesh,
-    rank: int,
-    level: str,
-    inputs: Sequence[torch.Tensor],
-    rounds: int = 5,
-    threads: int = 1,
-    anywhere: bool = False,
-) -> Rehearsed:
-    """Runs the step of a rank `rounds` times with a clock at every call, and as often without, in turn. `inputs`: the
-    whole inputs of the model. Raises what `Program` raises."""
-    torch.set_num_threads(1 if meets(level, "layout") or anywhere else threads)
-    alone = Alone(plan, mesh, rank, level)
-    clock = Clock()
-    timed = _step(alone, level, Clocked(level, threads, anywhere, clock), clock)
-    plain = _step(alone, level, Kernels(level, threads, anywhere), None)
-    given = sources(alone, inputs)
-    seconds, whole = [], []
-    with torch.no_grad():
-        for number in range(1, rounds + 2):
-            clock.taken = []
-            timed(given, number)
+    def run(self) -> tuple[list[float], float]:
+        """Runs the step twice: (seconds of each of `timed`, seconds of a whole step without clocks)."""
+        torch.set_num_threads(self.threads)
+        self.number += 1
+        self._clock.taken = []
+        with torch.no_grad():
+            self._timed(self.parts, self.number)
             begin = time.perf_counter()
-            plain(given, number)
-            if number > 1:  # the first round warms up
-                whole.append(time.perf_counter() - begin)
-                seconds.append(clock.taken)
-    events = dry_run(plan, mesh, rank, level, threads, anywhere)
-    found = Rehearsed(events, np.array(seconds), np.array(whole), given)
-    assert len(found.timed) == found.seconds.shape[1], "the dry run has other calls than the program"
-    return found
+            self._plain(self.parts, self.number)
+            whole = time.perf_counter() - begin
+        return self._clock.taken, whole
 
 
 def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -1,0 +1,67 @@
+"""Kernels as plans call them: steps of plans, of one rank each, timed call by call (`miniapps.partition.pricing`).
+
+The name of a region has the kernel and its size, `kernel mm own float32 float32 by 3@64x32x128`. `rest@...` is the time
+of a step beyond its kernels; its size: calls, views, copies, and copied bytes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from statistics import median
+
+import numpy as np
+
+from miniapps.calibrate.cases import Case
+from miniapps.learning.optimisers import Adam
+from miniapps.partition.pricing.keys import REST, Work, rest_of, update_of, work_of
+from miniapps.partition.pricing.rehearse import Rehearsal
+from miniapps.partition.pricing.space import Drawn, prepared, space_of
+from miniapps.trace.writer import Tracer
+
+TURNS = 3  # runs of a step in one round
+
+
+def program_cases(ctx) -> list[Case]:
+    """A case per drawn plan; a step of it, of rank 0 of its mesh."""
+    options = ctx.config.calibrate
+    rng = np.random.default_rng([ctx.seed, 2])
+    spaces = [space_of(text) for text in options.plans]
+    drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(options.programs))
+    return [_case(one, ctx.options.threads) for one in (space_of(text).draw(rng) for text in drawn)]
+
+
+def _case(drawn: Drawn, threads: int) -> Case:
+    plan, mesh, inputs = prepared(drawn)
+    rehearsal = Rehearsal(plan, mesh, 0, drawn.level, inputs, threads)
+    learned = {key for key, _ in plan.gradients}
+    pairs = zip(plan.sources, rehearsal.parts, strict=True)
+    weights = [part.numpy() for source, part in pairs if source.kind == "parameter" and source.key in learned]
+    works = [work_of(event) for event in rehearsal.timed]
+    record = partial(_record, rehearsal=rehearsal, works=works, optimiser=Adam(weights), weights=weights)
+    return Case(f"program {drawn}", rehearsal.run, {}, record=record)
+
+
+def _record(
+    tracer: Tracer, rehearsal: Rehearsal, works: Sequence[Work], optimiser: Adam, weights: Sequence[np.ndarray]
+) -> None:
+    """Run a step TURNS times, and record for each kernel and size the mean over its calls of their median time."""
+    clock = tracer.clock
+    runs = [rehearsal.run() for _ in range(TURNS)]
+    middle = np.median([seconds for seconds, _ in runs], axis=0)
+    by: dict[Work, list[float]] = defaultdict(list)
+    for work, seconds in zip(works, middle.tolist(), strict=True):
+        by[work].append(seconds)
+    updates = []
+    for number in range(1, TURNS + 1):
+        begin = clock()
+        optimiser.step(weights, 1.0, 0.0, number)
+        updates.append((clock() - begin) / 1e9)
+    by[update_of(weights)].append(median(updates))
+    rest = median(whole for _, whole in runs) - float(middle.sum())
+    by[rest_of(rehearsal.events)].append(max(rest, 0.0))
+    for work, each in by.items():
+        end = clock()
+        start = end - max(round(1e9 * sum(each) / len(each)), 1)
+        tracer.interval(tracer.name(str(work)), start, end, work.nbytes, work.flops)

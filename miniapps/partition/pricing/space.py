@@ -1,0 +1,152 @@
+"""Plans given as text, with ranges from which one can be drawn.
+
+    gpt dp|tp width=64..256 layers=1|2 samples=8..32 data=1..2 model=1..2 guarantee=layout
+
+A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range. Without recipes all
+of the model, without an axis of the mesh one rank along it, without a guarantee none and layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import log, prod
+from typing import Any
+
+import numpy as np
+
+from kernels.guarantees import LEVELS, ChoiceError, known
+from miniapps.errors import UsageError
+from miniapps.partition import models
+from miniapps.partition.cuts.axes import AxisError
+from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, require_fits
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.planning.recipes import chosen, deck_of, plan_of
+
+GUARANTEE = "guarantee"
+USUAL = ("none", "layout")  # guarantees
+TRIES = 1000  # draws before the ranges count as impossible
+Choices = tuple[Any, ...] | range
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee."""
+
+    model: str
+    recipe: str
+    sizes: Mapping[str, int]
+    mesh: Mapping[str, int]
+    level: str
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the mesh."""
+        return prod(self.mesh.values())
+
+    def __str__(self) -> str:
+        pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), *self.mesh.items()))
+        return " ".join([self.model, self.recipe, *pairs, f"{GUARANTEE}={self.level}"])
+
+
+@dataclass(frozen=True)
+class Space:
+    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh and guarantees."""
+
+    model: str
+    recipes: tuple[str, ...]
+    sizes: Mapping[str, Choices]
+    mesh: Mapping[str, Choices]
+    levels: tuple[str, ...]
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
+        UsageError if none is found."""
+        reason = ""
+        for _ in range(TRIES):
+            recipe = self.recipes[rng.integers(len(self.recipes))]
+            carriers = set(models.model(self.model).RECIPES[recipe].values())
+            sizes = {name: _one(choices, rng) for name, choices in self.sizes.items()}
+            mesh = {name: _one(choices, rng) for name, choices in self.mesh.items() if name in carriers}
+            mesh |= dict.fromkeys(sorted(carriers - mesh.keys()), 1)
+            drawn = Drawn(self.model, recipe, sizes, mesh, self.levels[rng.integers(len(self.levels))])
+            try:
+                require_possible(drawn)
+            except (UsageError, ChoiceError, AxisError) as error:
+                reason = str(error)
+                continue
+            return drawn
+        raise UsageError(f"--plan {self.model}: none of {TRIES} draws is possible, the last since {reason}")
+
+
+def space_of(text: str) -> Space:
+    """The space that a text describes. Raises UsageError, ChoiceError."""
+    name, *words = text.split() or [""]
+    known("model of --plan", name, models.names())
+    model = models.model(name)
+    there, axes = (
+        {field.name for field in fields(model.Deck)},
+        {a for r in model.RECIPES.values() for a in r.values()},
+    )
+    recipes: tuple[str, ...] = ()
+    sizes: dict[str, Choices] = {}
+    mesh: dict[str, Choices] = {}
+    levels: tuple[str, ...] = USUAL
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign:
+            recipes = tuple(word.split("|"))
+            for recipe in recipes:
+                known(f"recipe of {name} in --plan", recipe, tuple(model.RECIPES))
+        elif key == GUARANTEE:
+            levels = tuple(value.split("|"))
+            for level in levels:
+                known("guarantee in --plan", level, LEVELS)
+        elif key in axes:
+            mesh[key] = _choices(value, f"--plan {name}: {key}")
+        else:
+            known(f"size of {name} in --plan", key, tuple(sorted(there | axes)))
+            sizes[key] = _choices(value, f"--plan {name}: {key}")
+    return Space(name, recipes or tuple(model.RECIPES), sizes, mesh, levels)
+
+
+def require_possible(drawn: Drawn) -> None:
+    """Raise UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not fit each other."""
+    model = models.model(drawn.model)
+    deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
+    carriers = model.RECIPES[drawn.recipe]
+    require_blocks(chosen(model, deck, carriers), _mesh(drawn, carriers))
+
+
+def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
+    """(plan, mesh, whole inputs of the model). Exports the model, which takes seconds. Raises as `require_possible`."""
+    from miniapps.partition.capture.export import export
+
+    model = models.model(drawn.model)
+    deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
+    carriers = model.RECIPES[drawn.recipe]
+    mesh, inputs = _mesh(drawn, carriers), model.inputs(deck)
+    plan = plan_of(model, deck, export(model.module(deck), inputs), list(carriers))
+    require_fits(plan, mesh)
+    return plan, mesh, inputs
+
+
+def _mesh(drawn: Drawn, carriers: Mapping[str, str]) -> Mesh:
+    return parse(",".join(f"{name}={n}" for name, n in drawn.mesh.items()), carriers, drawn.ranks)
+
+
+def _choices(text: str, where: str) -> Choices:
+    low, sign, high = text.partition("..")
+    if sign:
+        first, last = number(low, where), number(high, where)
+        if first > last:
+            raise UsageError(f"{where}={text}: the first number of a range is its least")
+        return range(first, last + 1)
+    return tuple(number(one, where) for one in text.split("|"))
+
+
+def _one(choices: Choices, rng: np.random.Generator) -> int:
+    if isinstance(choices, range):
+        drawn = np.exp(rng.uniform(log(choices.start), log(choices.stop)))
+        return int(min(max(int(drawn), choices.start), choices.stop - 1))
+    return int(choices[rng.integers(len(choices))])
