@@ -48,7 +48,7 @@ class Calibrate:
     )
     plans: tuple[str, ...] = option(
         (),
-        help="plans whose kernels to measure, with ranges: 'gpt dp width=64..256 data=1..2'; may be given several times",
+        help="plans whose kernels to measure: 'gpt dp width=64..256 data=1..2'; may be given several times",
         role="control",
         flag="--plan",
         effect="size",

@@ -15,7 +15,7 @@ import numpy as np
 
 from miniapps.calibrate.cases import Case
 from miniapps.learning.optimisers import Adam
-from miniapps.partition.pricing.keys import REST, Work, rest_of, update_of, work_of
+from miniapps.partition.pricing.keys import Work, counts_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import Drawn, prepared, space_of
 from miniapps.trace.writer import Tracer
@@ -44,7 +44,11 @@ def _case(drawn: Drawn, threads: int) -> Case:
 
 
 def _record(
-    tracer: Tracer, rehearsal: Rehearsal, works: Sequence[Work], optimiser: Adam, weights: Sequence[np.ndarray]
+    tracer: Tracer,
+    rehearsal: Rehearsal,
+    works: Sequence[Work],
+    optimiser: Adam,
+    weights: Sequence[np.ndarray],
 ) -> None:
     """Run a step TURNS times, and record for each kernel and size the mean over its calls of their median time."""
     clock = tracer.clock
@@ -58,9 +62,9 @@ def _record(
         begin = clock()
         optimiser.step(weights, 1.0, 0.0, number)
         updates.append((clock() - begin) / 1e9)
-    by[update_of(weights)].append(median(updates))
+    by[update_of([array.size for array in weights])].append(median(updates))
     rest = median(whole for _, whole in runs) - float(middle.sum())
-    by[rest_of(rehearsal.events)].append(max(rest, 0.0))
+    by[rest_of(counts_of(rehearsal.events))].append(max(rest, 0.0))
     for work, each in by.items():
         end = clock()
         start = end - max(round(1e9 * sum(each) / len(each)), 1)

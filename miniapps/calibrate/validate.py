@@ -21,7 +21,9 @@ def validate(config, options, size: int) -> None:
     for text in config.calibrate.plans:
         space_of(text).draw(np.random.default_rng(options.seed))
     if "programs" in config.calibrate.what and not config.calibrate.plans:
-        raise UsageError("--what programs: give the plans whose kernels to measure: --plan 'gpt dp width=64..256'")
+        raise UsageError(
+            "--what programs: give the plans whose kernels to measure: --plan 'gpt dp width=64..256'"
+        )
     for label in config.calibrate.reductions:
         reduction = Reduction.named(label, (1,))
         if reduction.ordering == "arrival":

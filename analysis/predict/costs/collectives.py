@@ -144,6 +144,19 @@ class Collectives:
         across = parts[-len(CROSSING) :].sum()
         return float((parts.sum() - across) / self.turns + across)
 
+    def local(self, label: str, elements: int, itemsize: int, contributions: int = 1) -> float:
+        """Seconds of the work for an all-reduce that a rank does alone."""
+        own = self._table[self._table["label"] == label]
+        if own.empty:
+            own = self._stand_in(label)
+        several = own["contributions"] > 1
+        own = own[several] if contributions > 1 and several.any() else own[~several]
+        n, x, y = elements * itemsize / 8, own["length"].to_numpy(float), own["alone"].to_numpy(float)
+        seconds = float(np.interp(n, x, y))
+        # The work grows with the contributions that a rank adds beyond those of the calibration.
+        more = max(contributions / own["contributions"].iloc[0], 1.0) * max(n / x[-1], 1.0)
+        return seconds * more / self.turns
+
     def gather(self, nbytes: float, size: int) -> float:
         """Seconds of a gather, scatter or all-to-all of the library with `nbytes` bytes in total."""
         if size == 1:
@@ -235,7 +248,7 @@ class Collectives:
 def measured(calibration: Calibration) -> pd.DataFrame:
     """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
     `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond the
-    local work of a rank), and the counts EVERY, also on other rank counts."""
+    local work of a rank), `alone` (seconds of that work), and the counts EVERY, also on other rank counts."""
     cases = calibration.of("allreduce.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []
@@ -253,9 +266,10 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "accumulation": facts.get("accumulation", "working"),
                 "contributions": row.get("contributions", 1.0),
                 "extra": max(float(row["seconds"]) - local, 1e-9),
+                "alone": local,
             }
         )
-    columns = ["label", "ordering", "accumulation", "length", "contributions", "ranks", "extra", *EVERY]
+    columns = ["label", "ordering", "accumulation", "length", "contributions", "ranks", "extra", "alone", *EVERY]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
     for name in [c for c in table if c.partition(":")[0] == "messages"]:  # on one node, nothing crosses
         for key in CROSSING:

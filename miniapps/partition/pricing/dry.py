@@ -9,13 +9,14 @@ can be asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from miniapps.partition.cuts.mesh import Mesh
@@ -78,9 +79,11 @@ class Moves:
 
 @dataclass(frozen=True)
 class Sent:
-    """An exchange of the `node`: bytes sent to each rank, and bytes that stay on this one."""
+    """An exchange of the `node` among the ranks of `group`, empty if nothing is sent by any: bytes sent to each rank,
+    and bytes that stay on this one."""
 
     node: str
+    group: tuple[int, ...]
     to: tuple[tuple[int, int], ...]
     stays: int
 
@@ -107,6 +110,13 @@ def dry_run(
     plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
 ) -> list[Event]:
     """All events of a step of `rank`, in order. Options as for `execution.run.Program`, whose errors it raises."""
+    return dry_step(plan, mesh, rank, level, threads, anywhere)[0]
+
+
+def dry_step(
+    plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
+) -> tuple[list[Event], int]:
+    """(`dry_run`, the most bytes that values of the step take at once, without its sources)."""
     alone = Alone(plan, mesh, rank, level)
     recorder = Recorder()
     kernels = Recorded(level, threads, anywhere, recorder)
@@ -127,7 +137,7 @@ def dry_run(
     given = [_empty(alone.bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
     with torch.no_grad(), recorder:
         writer.lines.compiled(text, f"<dry program of rank {rank}>")(given, 1)
-    return recorder.events
+    return recorder.events, recorder.held.most
 
 
 # ---- stand-ins
@@ -139,6 +149,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[Event] = []
+        self.held = Held()
         self.node, self.quiet = "", 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -146,6 +157,7 @@ class Recorder(TorchDispatchMode):
         if not self.quiet:
             fresh = not (func.is_view or func._schema.is_mutable)
             results = tuple(_tensors(result)) if fresh else ()
+            self.held.add(results)
             self.events.append(
                 Moves(str(func), tuple(map(_array, _tensors((args, kwargs)))), tuple(map(_array, results)))
             )
@@ -167,6 +179,7 @@ class Recorder(TorchDispatchMode):
                     self.node, "random", True, tuple(map(_array, xs)), ((), ()), tuple(map(_array, results))
                 )
             )
+            self.held.add(results)
             return results if isinstance(found, tuple) else results[0]
 
         return drawn
@@ -179,6 +192,28 @@ class Recorder(TorchDispatchMode):
             yield
         finally:
             self.quiet -= 1
+
+
+class Held:
+    """Bytes of tensors that exist; `most`: at one time."""
+
+    def __init__(self) -> None:
+        self.most = self._sum = 0
+        self._known: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def add(self, made: Iterable[torch.Tensor]) -> None:
+        """Count new tensors, but not those that share memory with a known one."""
+        for tensor in made:
+            storage = tensor.untyped_storage()
+            known = self._known.get(storage._cdata)
+            if known is not None and not known[0].expired():
+                continue
+            self._sum += storage.nbytes() - (0 if known is None else known[1])
+            self._known[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        if self._sum > self.most:  # some may be gone
+            self._known = {key: each for key, each in self._known.items() if not each[0].expired()}
+            self._sum = sum(nbytes for _, nbytes in self._known.values())
+            self.most = max(self.most, self._sum)
 
 
 class Timed:
@@ -200,12 +235,16 @@ class Exchanged:
     def __init__(self, recorder: Recorder, node: str, real: Exchange, group: Sequence[int]):
         self.recorder, self.node, self.own = recorder, node, real.own
         sent = {} if real.messages is None else real.messages.sent
+        self.group = tuple(group)
         self.sent = tuple((group[peer], nbytes) for peer, nbytes in sent.items())
 
     def __call__(self, *xs: torch.Tensor) -> list[torch.Tensor]:
         with self.recorder.silent():
             results = [_empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
-        self.recorder.events.append(Sent(self.node, self.sent, sum(_array(x).nbytes for x in results)))
+        self.recorder.held.add(results)
+        self.recorder.events.append(
+            Sent(self.node, self.group, self.sent, sum(_array(x).nbytes for x in results))
+        )
         return results
 
 
@@ -228,6 +267,7 @@ class Kernel:
             tuple(map(_array, _tensors(found))), self.blocks,
         )  # fmt: skip
         recorder.events.append(event)
+        recorder.held.add(_tensors(found))
         return found
 
 
@@ -293,7 +333,9 @@ class Sum:
         self.recorder.events.append(self.event)
         shapes = self.step.shapes if self.scatter is None else [shape for shape, _ in self.scatter.parts]
         with self.recorder.silent():
-            return [_empty(shape, self.step.dtype) for shape in shapes]
+            found = [_empty(shape, self.step.dtype) for shape in shapes]
+        self.recorder.held.add(found)
+        return found
 
 
 # ---- shapes

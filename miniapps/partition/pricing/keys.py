@@ -1,7 +1,6 @@
 """Which kernel a call is, and how large: calls of one `key` have times that depend on their `dims` alone.
 
-The work of a rank's step beside its kernels has keys too: exchanges, the optimiser, and the `REST`, which is all between
-the calls.
+The work of a rank beside its kernels has keys too: exchanges, the optimiser, and the `REST`, all between the calls.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-
-import numpy as np
 
 from miniapps.partition.pricing.dry import Array, Event, KernelCall, Moves, Sent
 
@@ -48,20 +45,23 @@ def work_of(event: KernelCall | Sent) -> Work:
     return _kernel(event)
 
 
-def update_of(weights: Sequence[np.ndarray]) -> Work:
-    """A step of Adam with these weights: their elements, and their number."""
-    elements = sum(array.size for array in weights)
-    return Work(f"{PREFIX}Adam by 2", (max(elements, 1), max(len(weights), 1)), 0, 16 * elements)
+def update_of(elements: Sequence[int]) -> Work:
+    """A step of Adam for weights of these numbers of elements."""
+    total = sum(elements)
+    return Work(f"{PREFIX}Adam by 2", (max(total, 1), max(len(elements), 1)), 0, 16 * total)
 
 
-def rest_of(events: Sequence[Event]) -> Work:
-    """All between the calls of a step: lines, views, and copies with their bytes, each counted from 1."""
+def counts_of(events: Sequence[Event]) -> tuple[int, int, int, int]:
+    """All between the calls of a step: the numbers of calls, views and copies, and the copied bytes."""
     moves = [event for event in events if isinstance(event, Moves)]
     copies = [event for event in moves if event.results]
     copied = sum(array.nbytes for event in copies for array in event.results)
-    calls = sum(not isinstance(event, Moves) for event in events)
-    counts = (calls, len(moves) - len(copies), len(copies), copied)
-    return Work(REST, tuple(n + 1 for n in counts), 0, copied)
+    return len(events) - len(moves), len(moves) - len(copies), len(copies), copied
+
+
+def rest_of(counts: Sequence[int]) -> Work:
+    """The work of `counts_of`, each counted from 1."""
+    return Work(REST, tuple(n + 1 for n in counts), 0, counts[-1])
 
 
 def _kernel(call: KernelCall) -> Work:

@@ -25,7 +25,7 @@ from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.given import constant_of, part_of
 from miniapps.partition.execution.totals import Total
 from miniapps.partition.pricing.alone import Alone, Nobody
-from miniapps.partition.pricing.dry import Event, KernelCall, Sent, dry_run
+from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
 
 SMALL = 0.05  # standard deviation of parameters
 

@@ -1,0 +1,1 @@
+"""The time of a step from its plan, without a run of it."""

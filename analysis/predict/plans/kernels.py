@@ -1,0 +1,130 @@
+"""Seconds of the works of a program, from a calibration that measured such works (`miniapps.calibrate.programs`).
+
+A work of the same kernel and size has the measured time. Other sizes get a model of the kernel (`KernelTimes`). With
+fewer measured sizes than it needs, the time scales with the terms of the nearest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from analysis.errors import Unreachable
+from analysis.predict.costs.kernel_times import KernelTimes
+from analysis.predict.reading.calibration import Calibration
+from miniapps.untrusted.program import Work
+
+FEWEST = 6  # sizes for a model of a kernel
+MOST = 64  # sizes that a model is fitted to: its time grows with their cube
+REST, KERNEL = "rest", "kernel "
+
+
+@dataclass
+class WorkTimes:
+    """Seconds of works on the calibration's machine. `extrapolated` collects the kernels whose sizes are outside the
+    measured ones."""
+
+    calibration: Calibration
+    extrapolated: dict[str, None] = field(default_factory=dict)
+    _by_key: dict[str, pd.DataFrame] = field(init=False)
+    _models: dict[str, KernelTimes] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self._by_key = dict(tuple(works_in(self.calibration).groupby("key", sort=False)))
+
+    def require(self, works: Sequence[Work]) -> None:
+        """Raises Unreachable, which names the kernels that were not measured."""
+        lacking = sorted({work.key for work in works} - self._by_key.keys())
+        if lacking:
+            others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
+            raise Unreachable(
+                f"{self.calibration.path}: has no time of {lacking[0].removeprefix(KERNEL)}{others}; calibrate with "
+                "the plans to be priced: fpna calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
+            )
+
+    def seconds(self, works: Sequence[Work]) -> np.ndarray:
+        """(n,) seconds of a call of each work. Raises Unreachable as `require`."""
+        self.require(works)
+        found = np.empty(len(works))
+        by: dict[str, list[int]] = {}
+        for k, work in enumerate(works):
+            by.setdefault(work.key, []).append(k)
+        for key, places in by.items():
+            found[places] = self._of(key, [works[k] for k in places])
+        return found
+
+    def rest(self, counts: np.ndarray) -> np.ndarray:
+        """(n,) seconds between the calls of segments with `counts` (n, 4): calls, views, copies, copied bytes."""
+        measured = self._by_key.get(REST)
+        if measured is None:
+            raise Unreachable(f"{self.calibration.path}: measured no step of a plan; calibrate with --plan")
+        design = np.array(measured["dims"].tolist(), float) - 1.0
+        seconds = measured["seconds"].to_numpy(float)
+        scale = np.maximum(design.max(axis=0), 1.0)
+        weight = 1.0 / np.sqrt(seconds.mean() * (seconds + 1e-6))  # between absolute and relative squares
+        fitted = nnls(design / scale * weight[:, None], seconds * weight)[0] / scale
+        return np.asarray(counts, float) @ fitted
+
+    def _of(self, key: str, works: list[Work]) -> np.ndarray:
+        measured = self._by_key[key]
+        known = dict(zip(measured["dims"], measured["seconds"], strict=True))
+        found = np.array([known.get(work.dims, np.nan) for work in works])
+        new = [k for k, each in enumerate(found) if np.isnan(each)]
+        if not new:
+            return found
+        wanted = [works[k] for k in new]
+        if len(measured) < FEWEST:
+            self.extrapolated[f"{key.removeprefix(KERNEL)}, from {len(measured)} sizes"] = None
+            found[new] = [_scaled(measured, work) for work in wanted]
+            return found
+        if key not in self._models:
+            rows = _spread_out(measured, MOST)
+            self._models[key] = KernelTimes(
+                np.array(rows["dims"].tolist(), float), rows["flops"], rows["nbytes"], rows["seconds"]
+            )
+        shapes = np.array([work.dims for work in wanted], float)
+        seconds, outside = self._models[key].seconds(
+            shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
+        )
+        if outside.any():
+            self.extrapolated[f"sizes of {key.removeprefix(KERNEL)}"] = None
+        found[new] = seconds
+        return found
+
+
+def works_in(calibration: Calibration) -> pd.DataFrame:
+    """The measured works: `key`, `dims`, `seconds`, `flops`, `nbytes`."""
+    cases = calibration.cases
+    cases = cases[cases["region"].str.contains("@", regex=False)]
+    parts = cases["region"].str.rpartition("@")
+    dims = [tuple(map(int, text.split("x"))) for text in parts[2]]
+    return cases[["seconds", "flops", "nbytes"]].assign(key=parts[0], dims=pd.Series(dims, cases.index, object))
+
+
+def _scaled(measured: pd.DataFrame, work: Work) -> float:
+    """The time of the measured size nearest to a work's, in proportion to its operations, or else its bytes."""
+    dims = np.log(np.array(measured["dims"].tolist(), float))
+    near = measured.iloc[int(((dims - np.log(work.dims)) ** 2).sum(axis=1).argmin())]
+    if work.flops and near["flops"]:
+        ratio = work.flops / near["flops"]
+    else:
+        ratio = max(work.nbytes, 1) / max(near["nbytes"], 1.0)
+    overhead = min(1.0, 2e-6 / near["seconds"])  # a short call is mostly overhead
+    return float(near["seconds"] * (overhead + (1.0 - overhead) * ratio))
+
+
+def _spread_out(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """At most `most` rows, of sizes far from each other: each next one is the farthest from those taken."""
+    if len(rows) <= most:
+        return rows
+    x = np.log(np.array(rows["dims"].tolist(), float))
+    taken = [int(x.sum(axis=1).argmax())]
+    far = ((x - x[taken[0]]) ** 2).sum(axis=1)
+    while len(taken) < most:
+        taken.append(int(far.argmax()))
+        far = np.minimum(far, ((x - x[taken[-1]]) ** 2).sum(axis=1))
+    return rows.iloc[taken]

@@ -1,0 +1,126 @@
+"""The step of a plan as data for all ranks of a mesh (`miniapps.untrusted.program`). No MPI, no run of the model.
+
+Ranks with blocks of equal sizes in equal places of the tree do the same, so the program of one of them is made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from kernels.allreduce.schedules.block_tree import roots
+from miniapps.partition.cuts.axes import Axis
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Compute, Plan
+from miniapps.partition.execution.place import Place
+from miniapps.partition.pricing.dry import Event, KernelCall, Sent, Summed, dry_step
+from miniapps.partition.pricing.keys import Work as Named
+from miniapps.partition.pricing.keys import counts_of, update_of, work_of
+from miniapps.trace.head import label_of
+from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
+
+WIDTH = 4  # bytes of a weight
+STATES = 2  # arrays of Adam for each weight
+ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8, "int32": 4, "bool": 1}
+
+
+def program_of(
+    plan: Plan, mesh: Mesh, level: str, title: str, flops: int = 0, threads: int = 1, anywhere: bool = False
+) -> Program:
+    """The program of a step, with the update of the optimiser. Options as for `dry_run`, whose errors it raises."""
+    numbers: dict[Work, int] = {}
+    classes = []
+    for ranks in classes_of(plan, mesh):
+        events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere)
+        segments, waits = parts_of(mesh, ranks[0], events, numbers)
+        weights = weights_of(plan, mesh, ranks[0])
+        update, last = _plain(update_of(weights)), segments[-1]
+        segments[-1] = Segment((*last.calls, (numbers.setdefault(update, len(numbers)), 1)), last.rest)
+        memory = WIDTH * sum(weights), STATES * WIDTH * sum(weights), peak
+        classes.append(Ranks(tuple(ranks), tuple(segments), tuple(waits), memory))
+    return Program(
+        title=title, mesh=dict(mesh.axes), guarantee=level, threads=threads, model_flops=flops, works=tuple(numbers),
+        classes=tuple(classes),
+    )  # fmt: skip
+
+
+def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
+    """The ranks of a mesh by what they do, each class ascending."""
+    windows = {w.axis for step in plan.steps if isinstance(step, Compute) for w in step.windows}
+    kinds = {name: [_kind(plan.axes, mesh, name, at, windows) for at in range(n)] for name, n in mesh.axes}
+    found: dict[tuple, list[int]] = defaultdict(list)
+    for rank in range(mesh.size):
+        found[tuple(kinds[name][at] for name, at in mesh.coordinates(rank).items())].append(rank)
+    return list(found.values())
+
+
+def _kind(axes: Iterable[Axis], mesh: Mesh, carrier: str, at: int, windows: set[str]) -> tuple:
+    """What is equal for places along an axis of the mesh whose ranks do the same: the sizes of their blocks, the
+    subtrees of the tree over blocks and, for axes with windows, whether a neighbour is missing."""
+    found = []
+    for axis in axes:
+        if mesh.carrier(axis.name) != carrier:
+            continue
+        owners = mesh.owners(axis).tolist()
+        own = [block for block, owner in enumerate(owners) if owner == at]
+        starts = axis.at(axis.extent)
+        sizes = tuple(starts[block + 1] - starts[block] for block in own)
+        subtrees = tuple(b - a for a, b in roots((0, axis.blocks), owners) if owners[a] == at)
+        edges = (0 in own, axis.blocks - 1 in own) if axis.name in windows else ()
+        found.append((sizes, subtrees, edges))
+    return tuple(found)
+
+
+def parts_of(
+    mesh: Mesh, rank: int, events: Sequence[Event], numbers: dict[Work, int]
+) -> tuple[list[Segment], list[Wait]]:
+    """The segments of a rank's step and the waits between them; `numbers` gets the works that it lacks."""
+    segments: list[Segment] = []
+    waits: list[Wait] = []
+    own: list[Event] = []
+    for event in events:
+        own.append(event)
+        if isinstance(event, Sent | Summed) and event.group:
+            segments.append(_segment(own, numbers))
+            waits.append(_wait(mesh, rank, event))
+            own = []
+    return [*segments, _segment(own, numbers)], waits
+
+
+def _segment(events: Sequence[Event], numbers: dict[Work, int]) -> Segment:
+    calls = Counter(
+        numbers.setdefault(_plain(work_of(event)), len(numbers))
+        for event in events
+        if isinstance(event, KernelCall | Sent)
+    )
+    return Segment(tuple(calls.items()), counts_of(events))
+
+
+def _plain(work: Named) -> Work:
+    return Work(work.key, work.dims, work.flops, work.nbytes)
+
+
+def _wait(mesh: Mesh, rank: int, event: Sent | Summed) -> Wait:
+    mine = mesh.coordinates(rank)
+    along = tuple(
+        name for name, _ in mesh.axes if len({mesh.coordinates(other)[name] for other in event.group}) > 1
+    )
+    if isinstance(event, Summed):
+        label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
+        return Wait(
+            f"sum before {event.node}", "reduction", along, label, event.elements, ITEMSIZES[event.dtype],
+            max(event.blocks, 1),
+        )  # fmt: skip
+    steps = tuple(
+        tuple(mesh.coordinates(peer)[name] - mine[name] for name, _ in mesh.axes) for peer, _ in event.to
+    )
+    nbytes = sum(n for _, n in event.to)
+    return Wait(f"exchange before {event.node}", "exchange", along, nbytes=nbytes, offsets=steps)
+
+
+def weights_of(plan: Plan, mesh: Mesh, rank: int) -> list[int]:
+    """The number of elements of this rank's part of each learned parameter."""
+    place, learned = Place(plan.axes, mesh, rank), {key for key, _ in plan.gradients}
+    names = [s.tensor.name for s in plan.sources if s.kind == "parameter" and s.key in learned]
+    return [prod(place.shape(plan.values[name].cut)) for name in names]

@@ -1,0 +1,112 @@
+"""The step of a plan as data: what each rank of a mesh computes and sends, without running it (JSON).
+
+`python -m miniapps.partition explain --save FILE` writes it, and `python -m analysis predict --plan FILE` prices it.
+Ranks that do the same form a class, whose work is told once.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from kernels.guarantees import Level
+from miniapps.untrusted import records
+from miniapps.untrusted.prediction import RANKS_MOST
+
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+Name = Annotated[str, Meta(min_length=1, max_length=500)]
+Index = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
+class Work(Struct, frozen=True):
+    """A call of the kernel `key` of size `dims`, its floating-point operations, and bytes of operands and results."""
+
+    key: Name
+    dims: Annotated[tuple[Annotated[int, Meta(ge=1, le=2**62)], ...], Meta(max_length=16)]
+    flops: Count
+    nbytes: Count
+
+
+class Segment(Struct, frozen=True):
+    """The work between two waits: (number of a work, how often), and the counts of all between the calls."""
+
+    calls: tuple[tuple[Index, Count], ...]
+    rest: tuple[Count, Count, Count, Count]
+
+
+class Wait(Struct, frozen=True):
+    """A reduction or an exchange among the ranks that differ only `along` these axes of the mesh. Of a reduction the
+    `label` of its order, `elements` and `itemsize` of the vector, and the `contributions` of a rank; of an exchange the
+    `nbytes` that a rank sends, and where to: steps along each axis of the mesh (`offsets`)."""
+
+    name: Name
+    kind: Literal["reduction", "exchange"]
+    along: tuple[Name, ...]
+    label: str = ""
+    elements: Count = 0
+    itemsize: Count = 0
+    contributions: Count = 1
+    nbytes: Count = 0
+    offsets: tuple[tuple[int, ...], ...] = ()
+
+
+class Ranks(Struct, frozen=True):
+    """Ranks with equal work: `segments` is one longer than `waits`. `memory`: bytes of weights, of the optimiser's
+    state, and the most that a step holds beside them."""
+
+    ranks: tuple[Index, ...]
+    segments: tuple[Segment, ...]
+    waits: tuple[Wait, ...]
+    memory: tuple[Count, Count, Count]
+
+
+class Program(Struct, frozen=True):
+    """A step of a plan on a mesh of ranks, the last axis fastest. `app`, `problem` and `method` are those of the runs
+    that do it, empty if no application was asked; `model_flops`: operations of the model on one device."""
+
+    title: Name
+    mesh: dict[Name, Annotated[int, Meta(ge=1, le=RANKS_MOST)]]
+    guarantee: Level
+    threads: Annotated[int, Meta(ge=1, le=4096)]
+    model_flops: Count
+    works: tuple[Work, ...]
+    classes: Annotated[tuple[Ranks, ...], Meta(min_length=1)]
+    app: str = ""
+    problem: str = ""
+    method: str = ""
+    format: Literal["fpna-program"] = "fpna-program"
+    schema: Literal[1] = 1
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return prod(self.mesh.values())
+
+    def __post_init__(self) -> None:
+        if sorted(rank for each in self.classes for rank in each.ranks) != list(range(self.size)):
+            raise ValueError(f"the classes do not have each of {self.size} ranks once")
+        for each in self.classes:
+            if len(each.segments) != len(each.waits) + 1:
+                raise ValueError(f"{len(each.segments)} segments around {len(each.waits)} waits")
+            if [(w.name, w.kind) for w in each.waits] != [(w.name, w.kind) for w in self.classes[0].waits]:
+                raise ValueError("classes of ranks wait at different places")
+            if any(number >= len(self.works) for s in each.segments for number, _ in s.calls):
+                raise ValueError("a call of a work that is not listed")
+            if any(axis not in self.mesh for wait in each.waits for axis in wait.along):
+                raise ValueError("a wait along an axis that the mesh lacks")
+            if any(len(step) != len(self.mesh) for wait in each.waits for step in wait.offsets):
+                raise ValueError("an offset without a step along each axis of the mesh")
+
+
+def read_program(path: str | os.PathLike) -> Program:
+    """Reads the program in the file `path`. Raises Refused if it is not one, OSError if it cannot be read."""
+    return records.read_json(path, Program)
+
+
+def to_json(program: Program) -> bytes:
+    """The text of a file that `read_program` reads."""
+    return msgspec.json.encode(program) + b"\n"
