@@ -58,7 +58,7 @@ GROUPS = {
         "ask",
     ),
     "applications, under mpirun: mpirun -n 4 fpna coupled": (),
-    "how long will it take": ("predict", "score", "sharding", "embeddings", "partition"),
+    "how long will it take": ("predict", "price", "score", "sharding", "embeddings", "partition"),
     "one question, from what runs recorded": (),
     "more": ("jobs", "kernels", "export"),
 }

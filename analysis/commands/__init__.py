@@ -15,7 +15,7 @@ from analysis import studies
 
 OWN = (
     "report", "divergence", "variability",
-    "sharding", "predict", "score", "lint", "chain", "show", "export", "ask",
+    "sharding", "predict", "price", "score", "lint", "chain", "show", "export", "ask",
 )  # fmt: skip
 COMMANDS = (*OWN, *studies.names())
 

@@ -141,24 +141,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--search", type=_names, metavar="WHAT,...",
         help="the fastest strategies over these: ordering, ranks, guarantee",
     )  # fmt: skip
-    parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
-    parser.add_argument(
-        "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
-    )
+    add_replays(parser)
     parser.add_argument(
         "--objective",
         choices=OBJECTIVES,
         default="p50",
         help="the figure that the answer gives first (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the replays (%(default)s)")
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
+    add_anchor(parser)
+    add_csv(parser)
+
+
+def add_replays(parser: argparse.ArgumentParser) -> None:
+    """The options of replays: their number, their clock, and their seed."""
+    parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
+    parser.add_argument(
+        "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
+    )
+    parser.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the replays (%(default)s)")
+
+
+def add_anchor(parser: argparse.ArgumentParser) -> None:
+    """The option of the rows of a ledger."""
     parser.add_argument(
         "--anchor", metavar="TEXT|FILE",
         help="with --ledger: what nobody knew before today, such as a headline or a published hash, or a file with it; "
         "the row has it, and so is younger",
     )  # fmt: skip
-    add_csv(parser)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number from 0")
+    return int(text)
 
 
 def _ranks(text: str) -> list[int]:
@@ -191,9 +207,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.predict.simulation.model import predict
 
     require_directory("--csv", options.csv)
-    if options.seed < 0:
-        raise Usage(f"--seed {options.seed}: give 0 or more")
-    settings, anchor = _settings(options), _anchor(options)
+    settings, anchor = _settings(options), anchor_of(options)
     machines = read_machines(options.machine)
     for option, given in (("--ledger", options.ledger), ("--search", options.search)):
         if given and len(machines) > 1:
@@ -226,7 +240,11 @@ def run(options: argparse.Namespace) -> Answer:
             answers = [pair for pair in what_ifs if pair[0] is not None or not machines]
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
-    files = _append(options.ledger, [answer for _, answer in answers], anchor) if options.ledger else []
+    files = (
+        append_to(options.ledger, [answer.prediction for _, answer in answers], anchor)
+        if options.ledger
+        else []
+    )
     answer = _answer(answers, options, files, found, what_ifs if machines else [])
     note = f"Note: the rows of {options.ledger} have the anchor: {anchor}"
     return replace(answer, notes=[*answer.notes, note]) if anchor else answer
@@ -398,7 +416,7 @@ def _reduction(text: str | None) -> str | None:
     return text
 
 
-def _anchor(options: argparse.Namespace) -> str:
+def anchor_of(options: argparse.Namespace) -> str:
     """The anchor of the rows: the text, or the SHA-256 and the name of a file; empty without one."""
     from miniapps.untrusted.ledger import ANCHOR_MOST
     from miniapps.untrusted.regular import Refused, open_regular
@@ -423,13 +441,14 @@ def _anchor(options: argparse.Namespace) -> str:
     return text
 
 
-def _append(path: Path, answers: list, anchor: str) -> list[str]:
+def append_to(path: Path, predictions: Sequence, anchor: str) -> list[str]:
+    """Appends predictions to a ledger; returns the written files. Raises Usage."""
     from analysis.predict.scoring.ledger import append
     from miniapps.untrusted import Refused
 
     try:
-        for each in answers:
-            append(path, each.prediction, anchor)
+        for each in predictions:
+            append(path, each, anchor)
     except (Refused, OSError) as error:
         raise Usage(f"--ledger {path}: {error}") from None
     return [str(path)]

@@ -7,20 +7,22 @@ of a step beyond its kernels; its size: calls, views, copies, and copied bytes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
 import numpy as np
+import torch
 
 from miniapps.calibrate.cases import Case
 from miniapps.learning.optimisers import Adam
-from miniapps.partition.pricing.keys import Work, counts_of, rest_of, update_of, work_of
+from miniapps.partition.pricing.keys import Work, counts_of, recorded_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import Drawn, prepared, space_of
 from miniapps.trace.writer import Tracer
 
 TURNS = 3  # runs of a step in one round
+ALIKE = 0.05  # difference of shares of a processor
 
 
 def program_cases(ctx) -> list[Case]:
@@ -51,20 +53,39 @@ def _record(
     weights: Sequence[np.ndarray],
 ) -> None:
     """Run a step TURNS times, and record for each kernel and size the mean over its calls of their median time."""
-    clock = tracer.clock
+    clock, name = tracer.clock, tracer.name("traced")
     runs = [rehearsal.run() for _ in range(TURNS)]
-    middle = np.median([seconds for seconds, _ in runs], axis=0)
+    most = max(share for _, _, share in runs)
+    runs = [each for each in runs if each[-1] >= most - ALIKE]  # the others were interrupted
+    middle = np.median([seconds for seconds, _, _ in runs], axis=0)
     by: dict[Work, list[float]] = defaultdict(list)
     for work, seconds in zip(works, middle.tolist(), strict=True):
         by[work].append(seconds)
-    updates = []
-    for number in range(1, TURNS + 1):
-        begin = clock()
-        optimiser.step(weights, 1.0, 0.0, number)
-        updates.append((clock() - begin) / 1e9)
-    by[update_of([array.size for array in weights])].append(median(updates))
-    rest = median(whole for _, whole in runs) - float(middle.sum())
-    by[rest_of(counts_of(rehearsal.events))].append(max(rest, 0.0))
+    elements, calls = [array.size for array in weights], len(works)
+    fingerprint, finite, traced = recorded_of(elements, calls)
+
+    def fingerprints(number: int) -> None:
+        for k, array in enumerate(weights):
+            tracer.array(f"weights {k}", 0, array)
+
+    def events(number: int) -> None:
+        for _ in range(calls):
+            tracer.event(name, clock())
+
+    others: dict[Work, Callable[[int], object]] = {
+        update_of(elements): lambda number: optimiser.step(weights, 1.0, 0.0, number),
+        fingerprint: fingerprints,
+        finite: lambda number: [bool(torch.isfinite(torch.from_numpy(x)).all()) for x in weights],
+        traced: events,
+    }
+    for work, call in others.items():
+        taken = []
+        for number in range(1, TURNS + 1):
+            begin = clock()
+            call(number)
+            taken.append((clock() - begin) / 1e9)
+        by[work].append(median(taken))
+    by[rest_of(counts_of(rehearsal.events))].append(min(rest for _, rest, _ in runs))
     for work, each in by.items():
         end = clock()
         start = end - max(round(1e9 * sum(each) / len(each)), 1)

@@ -84,6 +84,12 @@ class Cuts:
         effect="cost",
         flag="--fuse",
     )
+    save_plan: str = option(
+        "",
+        help="write what each rank computes and sends to this file instead of training; fpna price predicts its time",
+        role="control",
+        flag="--save-plan",
+    )
 
 
 @dataclass

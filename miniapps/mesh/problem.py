@@ -17,8 +17,10 @@ from miniapps.learning.seeds import generator
 from miniapps.mesh import text
 from miniapps.partition import models
 from miniapps.partition.cuts.mesh import Mesh, carriers_of, number, pairs, parse
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.graphs.flops import model_flops
 from miniapps.partition.models import Task
-from miniapps.partition.planning.recipes import chosen
+from miniapps.partition.planning.recipes import chosen, plan_of
 
 
 def counts(config: Any) -> tuple[int, int]:
@@ -107,3 +109,15 @@ def mesh_of(config, options, size: int) -> Mesh:
 def names(config) -> list[str]:
     """The axes that cut the problem."""
     return [name.strip() for name in config.mesh.axes.split(",")]
+
+
+def planned(config: Any) -> tuple[Plan, int]:
+    """(the plan of the problem, the model FLOPs of a step). It needs an export by torch, which takes seconds."""
+    import torch
+
+    from miniapps.partition.capture.export import export
+
+    model, sizes = models.model(config.model.name), deck(config)
+    with torch.random.fork_rng(devices=[]):
+        graph = export(model.module(sizes), model.inputs(sizes))
+    return plan_of(model, sizes, graph, names(config), config.mesh.fuse), model_flops(graph)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from miniapps.learning.course.run import run as run_course
 from miniapps.learning.course.steps import Course
 from miniapps.mesh.checkpoint import HOLDING
+from miniapps.mesh.saved import saved
 from miniapps.mesh.trainer import MeshTrainer
 from miniapps.runner.outcome import Outcome
 
 
 def run(ctx) -> Outcome:
-    """Train from the initial weights or a checkpoint to the last step. Raises RunError if a gradient is not finite."""
+    """Train from the initial weights or a checkpoint to the last step, or with --save-plan save the plan instead.
+    Raises RunError if a gradient is not finite."""
+    if ctx.config.mesh.save_plan:
+        return saved(ctx)
     return run_course(MeshTrainer(ctx), HOLDING, Course)

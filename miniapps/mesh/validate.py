@@ -12,12 +12,12 @@ from miniapps.learning.course.options import AUTO
 from miniapps.learning.discovery import require_heard
 from miniapps.learning.samples.images import USUAL
 from miniapps.mesh.checkpoint import HOLDING
-from miniapps.mesh.problem import counts, deck, load, mesh_of, names
+from miniapps.mesh.problem import counts, deck, load, mesh_of, names, planned
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
-from miniapps.partition.cuts.steps import Compute, Plan
-from miniapps.partition.planning.recipes import chosen, plan_of
+from miniapps.partition.cuts.steps import Compute
+from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
 
@@ -80,7 +80,7 @@ def validate(config: Any, options: Any, size: int) -> None:
         mesh = mesh_of(config, options, size)
         require_blocks(models.model(config.model.name).axes(deck(config)), mesh)
         if config.mesh.map and len(dict(mesh.carriers)) > len({carrier for _, carrier in mesh.carriers}):
-            require_fits(_plan(config), mesh)
+            require_fits(planned(config)[0], mesh)
     except AxisError as error:
         raise ChoiceError(f"--blocks: {error}") from error
     load(config)
@@ -97,7 +97,7 @@ def follows(config: Any, options: Any) -> str | None:
     if of_torch := undrawn(model.module(deck(config))):
         return f"torch draws the initial {of_torch[0]}, by functions compiled for each processor; {kept}"
     kernels = Kernels(options.policy.level, options.threads, anywhere=True)
-    plan = _plan(config)
+    plan = planned(config)[0]
     for step in plan.steps:
         if isinstance(step, Compute) and step.kernel != "random":
             floating = plan.values[step.results[0]].dtype.startswith("float")
@@ -108,19 +108,6 @@ def follows(config: Any, options: Any) -> str | None:
             except ChoiceError as error:
                 return f"{error} (node {step.node}); {kept}"
     return None
-
-
-def _plan(config: Any) -> Plan:
-    """The plan of the problem. It needs an export by torch, which takes seconds; recipes are known to be valid without
-    it."""
-    import torch
-
-    from miniapps.partition.capture.export import export
-
-    model, sizes = models.model(config.model.name), deck(config)
-    with torch.random.fork_rng(devices=[]):
-        graph = export(model.module(sizes), model.inputs(sizes))
-    return plan_of(model, sizes, graph, names(config), config.mesh.fuse)
 
 
 def memory(config: Any, options: Any, size: int) -> Need:

@@ -43,6 +43,9 @@ class Context:
     tracer: Tracer
     log: logging.Logger
     out: Path
+    attributes: dict[str, Any] = field(
+        default_factory=dict
+    )  # of the trace, as far as they are known at the start
     repeat: int = 0
     faults: list[faults.Fault] = field(default_factory=list)
     replay: Replay | None = None

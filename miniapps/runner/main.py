@@ -187,6 +187,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         ),
         log=log,
         out=launch.out,
+        attributes=attributes,
         faults=launch.faults,
         replay=launch.replay,
         progress=console.progress(app.name, rank, options.progress, options.repeats),

@@ -269,7 +269,17 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "alone": local,
             }
         )
-    columns = ["label", "ordering", "accumulation", "length", "contributions", "ranks", "extra", "alone", *EVERY]
+    columns = [
+        "label",
+        "ordering",
+        "accumulation",
+        "length",
+        "contributions",
+        "ranks",
+        "extra",
+        "alone",
+        *EVERY,
+    ]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
     for name in [c for c in table if c.partition(":")[0] == "messages"]:  # on one node, nothing crosses
         for key in CROSSING:

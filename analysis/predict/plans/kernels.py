@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
+from threadpoolctl import threadpool_limits
 
 from analysis.errors import Unreachable
 from analysis.predict.costs.kernel_times import KernelTimes
@@ -25,11 +26,9 @@ REST, KERNEL = "rest", "kernel "
 
 @dataclass
 class WorkTimes:
-    """Seconds of works on the calibration's machine. `extrapolated` collects the kernels whose sizes are outside the
-    measured ones."""
+    """Seconds of works on the calibration's machine."""
 
     calibration: Calibration
-    extrapolated: dict[str, None] = field(default_factory=dict)
     _by_key: dict[str, pd.DataFrame] = field(init=False)
     _models: dict[str, KernelTimes] = field(default_factory=dict)
 
@@ -46,16 +45,22 @@ class WorkTimes:
                 "the plans to be priced: fpna calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
             )
 
-    def seconds(self, works: Sequence[Work]) -> np.ndarray:
-        """(n,) seconds of a call of each work. Raises Unreachable as `require`."""
+    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, list[str]]:
+        """((n,) seconds of a call of each work, what of them was not measured). Raises Unreachable as `require`."""
         self.require(works)
+        marks: dict[str, list[str]] = {}
         found = np.empty(len(works))
         by: dict[str, list[int]] = {}
         for k, work in enumerate(works):
             by.setdefault(work.key, []).append(k)
         for key, places in by.items():
-            found[places] = self._of(key, [works[k] for k in places])
-        return found
+            found[places], mark = self._of(key, [works[k] for k in places])
+            if mark:
+                marks.setdefault(mark, []).append(key.removeprefix(KERNEL))
+        return found, [
+            f"{mark} of {names[0] if len(names) == 1 else f'{len(names)} kernels'}"
+            for mark, names in marks.items()
+        ]
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): calls, views, copies, copied bytes."""
@@ -69,31 +74,29 @@ class WorkTimes:
         fitted = nnls(design / scale * weight[:, None], seconds * weight)[0] / scale
         return np.asarray(counts, float) @ fitted
 
-    def _of(self, key: str, works: list[Work]) -> np.ndarray:
+    def _of(self, key: str, works: list[Work]) -> tuple[np.ndarray, str]:
         measured = self._by_key[key]
         known = dict(zip(measured["dims"], measured["seconds"], strict=True))
         found = np.array([known.get(work.dims, np.nan) for work in works])
-        new = [k for k, each in enumerate(found) if np.isnan(each)]
-        if not new:
-            return found
+        new = np.flatnonzero(np.isnan(found))
+        if not len(new):
+            return found, ""
         wanted = [works[k] for k in new]
         if len(measured) < FEWEST:
-            self.extrapolated[f"{key.removeprefix(KERNEL)}, from {len(measured)} sizes"] = None
             found[new] = [_scaled(measured, work) for work in wanted]
-            return found
+            return found, f"other sizes than the few (below {FEWEST})"
         if key not in self._models:
             rows = _spread_out(measured, MOST)
-            self._models[key] = KernelTimes(
-                np.array(rows["dims"].tolist(), float), rows["flops"], rows["nbytes"], rows["seconds"]
-            )
+            with threadpool_limits(1):  # small systems: threads would wait for each other
+                self._models[key] = KernelTimes(
+                    np.array(rows["dims"].tolist(), float), rows["flops"], rows["nbytes"], rows["seconds"]
+                )
         shapes = np.array([work.dims for work in wanted], float)
         seconds, outside = self._models[key].seconds(
             shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
         )
-        if outside.any():
-            self.extrapolated[f"sizes of {key.removeprefix(KERNEL)}"] = None
         found[new] = seconds
-        return found
+        return found, "sizes" if outside.any() else ""
 
 
 def works_in(calibration: Calibration) -> pd.DataFrame:
@@ -102,7 +105,9 @@ def works_in(calibration: Calibration) -> pd.DataFrame:
     cases = cases[cases["region"].str.contains("@", regex=False)]
     parts = cases["region"].str.rpartition("@")
     dims = [tuple(map(int, text.split("x"))) for text in parts[2]]
-    return cases[["seconds", "flops", "nbytes"]].assign(key=parts[0], dims=pd.Series(dims, cases.index, object))
+    return cases[["seconds", "flops", "nbytes"]].assign(
+        key=parts[0], dims=pd.Series(dims, cases.index, object)
+    )
 
 
 def _scaled(measured: pd.DataFrame, work: Work) -> float:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log, prod
 
 import numpy as np
 
+from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
-from analysis.predict.plans.kernels import WorkTimes
+from analysis.predict.plans.kernels import KERNEL, WorkTimes, works_in
 from analysis.predict.reading.calibration import Calibration
+from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
 from analysis.predict.simulation.replay import Replays, Step, Wait, simulate
 from analysis.predict.simulation.spread import LEAST_SPREAD
 from miniapps.untrusted import program as programs
+from miniapps.untrusted.prediction import Prediction
 from miniapps.untrusted.program import Program
 
 MODEL = "plan-1"
-MOST = 40_000_000  # simulated waits of all ranks and replays
+MOST, FEWEST = 40_000_000, 8  # simulated waits of all ranks and replays; replays
 NOTHING = np.ones(1)
 
 
 @dataclass(frozen=True)
 class Priced:
     """The price of a step. Seconds of each rank: `compute` of kernels, `overhead` between them, `communication`,
-    `waiting` for ranks that are late, each (ranks,). `samples` (replays,): seconds of the step by `clock`. `memory`
-    (ranks,): bytes. `extrapolated`: what was not measured."""
+    `waiting` for ranks that are late, each (ranks,). `clock`: of the replays. `memory` (ranks,): bytes. `each`
+    (works,): seconds of a call. `calibration`: the hash of the one with the kernels. `extrapolated`: what was not
+    measured."""
 
     program: Program
     compute: np.ndarray
@@ -36,6 +41,8 @@ class Priced:
     replays: Replays
     clock: str
     memory: np.ndarray
+    each: np.ndarray
+    calibration: str
     extrapolated: tuple[str, ...]
 
     @property
@@ -44,57 +51,96 @@ class Priced:
         return self.replays.wall if self.clock == "wall" else self.replays.cpu
 
 
-def price(
-    program: Program,
-    calibration: Calibration,
-    *,
-    replays: int = 200,
-    clock: str = "cpu",
-    seed: int = 1,
-    machine: Machine | None = None,
-) -> Priced:
-    """Prices a program on a calibration's machine. Raises Unreachable for kernels or messages without a price."""
-    machine = machine or Machine()
-    size = program.size
-    times = WorkTimes(calibration)
-    turns = turns_of(size, machine.cores or calibration.cores, calibration.size, calibration.cores)
-    messages = Collectives(calibration, machine.link, turns)
-    work, rest = _segments(program, times)
-    costs, local = _costs(program, messages)
-    work[1:] += local  # what a reduction does on each rank alone
-    replays = int(np.clip(MOST // max(size * len(costs), 1), 8, replays))
-    noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
-    total = work + rest
-    waits = [
-        Wait(wait.name, cost, _partners(program, k), total[k], np.zeros(size), NOTHING, NOTHING)
-        for k, (wait, cost) in enumerate(zip(program.classes[0].waits, costs, strict=True))
-    ]
-    order = [(k, True, True) for k in range(len(waits))]
-    step = Step(waits, order, total[-1], NOTHING)
-    rate = np.exp(max(LEAST_SPREAD, np.nan_to_num(calibration.spread)) * rate_rng.standard_normal(replays))
-    busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max()) if len(costs) else float(total.max())
-    noise: Noise | Quiet = Quiet()
-    if len(calibration.noise):
-        mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
-        shares = shared_out(calibration.noise, calibration.cores)
-        noise = Noise(shares, size, replays, 2.0 * busiest / mean, noise_rng, turns)
-    waiting = Waiting(calibration.delays, min(1.0, calibration.spinning * turns))
-    found = simulate([step], 1, size, noise, rate, rng, waiting)
-    quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
-    memory = np.empty(size)
-    for each in program.classes:
-        memory[list(each.ranks)] = sum(each.memory)
-    communication = costs.sum(axis=0) if len(costs) else np.zeros(size)
-    worked = total.sum(axis=0) + communication
-    return Priced(
-        program, work.sum(axis=0), rest.sum(axis=0), communication, np.maximum(quiet.wall[0] - worked, 0.0), found,
-        clock, memory, (*times.extrapolated, *messages.extrapolated),
-    )  # fmt: skip
+class Prices:
+    """Prices programs on the machine of some calibrations, or of `machine`. Kernels come from the calibration on a
+    number of ranks nearest to the program's, messages from the one nearest to the ranks that take part."""
+
+    def __init__(self, calibrations: Sequence[Calibration], machine: Machine | None = None):
+        self.machine = machine or Machine()
+        self._calibrations = calibrations
+        self._times: dict[str, WorkTimes] = {}
+
+    def of(self, program: Program, *, replays: int = 200, clock: str = "cpu", seed: int = 1) -> Priced:
+        """The price of a program. Replay k has the same machine rate for every program of one seed. Raises Unreachable
+        for kernels or messages without a price."""
+        size, machine = program.size, self.machine
+        calibration = self._nearest(size, "programs")
+        times = self._times.setdefault(calibration.path, WorkTimes(calibration))
+        cores = machine.cores or calibration.cores
+        turns = turns_of(size, cores, calibration.size, calibration.cores)
+        messages = _Messages(self, size, cores)
+        each, marks = times.seconds(program.works)
+        work, rest = _segments(program, each, times)
+        costs, local = _costs(program, messages)
+        work[:-1] += local  # what a reduction does on each rank alone
+        total = work + rest
+        replays = int(np.clip(MOST // max(size * len(costs), 1), FEWEST, replays))
+        noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
+        nothing = np.zeros(size)
+        waits = [
+            Wait(wait.name, costs[k], _partners(program, k), total[k], nothing, NOTHING, NOTHING)
+            for k, wait in enumerate(program.classes[0].waits)
+        ]
+        step = Step(waits, [(k, True, True) for k in range(len(waits))], total[-1], NOTHING)
+        spread = max(LEAST_SPREAD, float(np.nan_to_num(calibration.spread)))
+        rate = np.exp(spread * rate_rng.standard_normal(replays))
+        noise: Noise | Quiet = Quiet()
+        if len(calibration.noise):
+            mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
+            shares = shared_out(calibration.noise, calibration.cores)
+            busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max())
+            noise = Noise(shares, size, replays, 2.0 * busiest / mean, noise_rng, turns)
+        waiting = Waiting(calibration.delays, min(1.0, calibration.spinning * turns))
+        found = simulate([step], 1, size, noise, rate, rng, waiting)
+        quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
+        memory = np.empty(size)
+        for of in program.classes:
+            memory[list(of.ranks)] = sum(of.memory)
+        worked = total.sum(axis=0) + costs.sum(axis=0)
+        return Priced(
+            program, work.sum(axis=0), rest.sum(axis=0), costs.sum(axis=0), np.maximum(quiet.wall[0] - worked, 0.0),
+            found, clock, memory, each, calibration.hash, (*marks, *messages.extrapolated),
+        )  # fmt: skip
+
+    def _nearest(self, size: int, what: str) -> Calibration:
+        """The calibration on a number of ranks nearest to `size` that measured `what`: programs, or messages."""
+        fitting = [c for c in self._calibrations if (len(works_in(c)) if what == "programs" else c.size > 1)]
+        if not fitting and what == "programs":
+            raise Unreachable(
+                "no calibration has times of kernels as plans call them; calibrate with the plans to be priced: fpna "
+                "calibrate --out cal --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
+            )
+        if not fitting:
+            raise Unreachable(
+                f"messages between {size} ranks have no price: the calibrations have one rank; run mpirun -n {size} "
+                "fpna calibrate --out cal, and give it too: --calibration cal"
+            )
+        return min(fitting, key=lambda c: (abs(log(c.size / size)), c.path))
 
 
-def _segments(program: Program, times: WorkTimes) -> tuple[np.ndarray, np.ndarray]:
-    """(segments, ranks) seconds of kernels, and of all between them."""
-    each = times.seconds(program.works)
+class _Messages:
+    """The costs of messages among some of the ranks of a program of `ranks` ranks."""
+
+    def __init__(self, prices: Prices, ranks: int, cores: int | None):
+        self._prices, self._ranks, self._cores = prices, ranks, cores
+        self._known: dict[str, Collectives] = {}
+
+    @property
+    def extrapolated(self) -> tuple[str, ...]:
+        """What was not measured."""
+        return tuple(dict.fromkeys(mark for each in self._known.values() for mark in each.extrapolated))
+
+    def among(self, size: int) -> Collectives:
+        """The costs among `size` ranks."""
+        calibration = self._prices._nearest(size, "messages")
+        if calibration.path not in self._known:
+            turns = turns_of(self._ranks, self._cores, calibration.size, calibration.cores)
+            self._known[calibration.path] = Collectives(calibration, self._prices.machine.link, turns)
+        return self._known[calibration.path]
+
+
+def _segments(program: Program, each: np.ndarray, times: WorkTimes) -> tuple[np.ndarray, np.ndarray]:
+    """(segments, ranks) seconds of kernels, of which a call takes `each` (works,), and of all between them."""
     shape = len(program.classes[0].segments), program.size
     work, rest = np.zeros(shape), np.zeros(shape)
     for of in program.classes:
@@ -105,7 +151,7 @@ def _segments(program: Program, times: WorkTimes) -> tuple[np.ndarray, np.ndarra
     return work, rest
 
 
-def _costs(program: Program, messages: Collectives) -> tuple[np.ndarray, np.ndarray]:
+def _costs(program: Program, messages: _Messages) -> tuple[np.ndarray, np.ndarray]:
     """((waits, ranks) seconds of messages, and of the work for them on each rank alone)."""
     shape = len(program.classes[0].waits), program.size
     costs, local = np.zeros(shape), np.zeros(shape)
@@ -117,12 +163,13 @@ def _costs(program: Program, messages: Collectives) -> tuple[np.ndarray, np.ndar
             key = (wait.kind, size, wait.label, wait.elements, wait.itemsize, wait.contributions, wait.nbytes,
                    len(wait.offsets))  # fmt: skip
             if key not in known:
-                known[key] = _cost(wait, size, messages)
+                known[key] = _cost(wait, size, messages.among(size))
             costs[k, ranks], local[k, ranks] = known[key]
     return costs, local
 
 
 def _cost(wait: programs.Wait, size: int, messages: Collectives) -> tuple[float, float]:
+    """(seconds of the messages of a wait among `size` ranks, seconds of the work for them on each rank alone)."""
     if wait.kind == "exchange":
         return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
     about = wait.label, wait.elements, wait.itemsize
@@ -138,7 +185,9 @@ def _partners(program: Program, k: int) -> np.ndarray | None:
         if prod(program.mesh[axis] for axis in along) == program.size:
             return None
         steps = np.stack(
-            np.meshgrid(*[np.arange(n if name in along else 1) for name, n in program.mesh.items()], indexing="ij"),
+            np.meshgrid(
+                *[np.arange(n if name in along else 1) for name, n in program.mesh.items()], indexing="ij"
+            ),
             axis=-1,
         ).reshape(-1, len(sizes))
         kept = np.array([name not in along for name in program.mesh])
@@ -149,6 +198,49 @@ def _partners(program: Program, k: int) -> np.ndarray | None:
     for of in program.classes:
         ranks = np.array(of.ranks)
         for j, offset in enumerate(of.waits[k].offsets):
-            there = (places[ranks] + offset) % sizes  # a rank of this class whose neighbour is elsewhere wraps around
+            there = (
+                places[ranks] + offset
+            ) % sizes  # a rank of this class whose neighbour is elsewhere wraps around
             partners[ranks, j] = np.ravel_multi_index(tuple(there.T), sizes)
     return partners
+
+
+def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
+    """(kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
+    program = priced.program
+    calls = np.zeros(len(program.works))
+    for of in program.classes:
+        for segment in of.segments:
+            for number, count in segment.calls:
+                calls[number] += count * len(of.ranks) / program.size
+    by: dict[str, tuple[float, float]] = {}
+    for work, often, each in zip(program.works, calls.tolist(), priced.each.tolist(), strict=True):
+        known = by.get(work.key, (0.0, 0.0))
+        by[work.key] = known[0] + often, known[1] + often * each
+    whole = max(sum(seconds for _, seconds in by.values()), 1e-300)
+    rows = [(key.removeprefix(KERNEL), n, seconds, seconds / whole) for key, (n, seconds) in by.items()]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def prediction_of(priced: Priced) -> Prediction:
+    """The prediction for a ledger. Raises Unreachable if the program belongs to no application."""
+    program = priced.program
+    if not program.app:
+        raise Unreachable(
+            f"--ledger: {program.title} belongs to no run; let the application write its plan: fpna mesh ... "
+            "--save-plan FILE"
+        )
+    parts = {"kernels": priced.compute, "between": priced.overhead, "messages": priced.communication}
+    return Prediction(
+        app=program.app,
+        problem=program.problem,
+        method=program.method,
+        ranks=program.size,
+        quantiles=quantiles_of(priced.samples),
+        model=MODEL,
+        mesh=",".join(f"{name}={n}" for name, n in program.mesh.items()),
+        clock="wall" if priced.clock == "wall" else "cpu",
+        regions={name: float(part.mean()) for name, part in parts.items()},
+        calibration=priced.calibration,
+        extrapolated=priced.extrapolated,
+    )

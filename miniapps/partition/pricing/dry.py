@@ -135,7 +135,7 @@ def dry_step(
         elif name in writer.drawn:
             writer.lines.names[name] = recorder.drawn(value)
     given = [_empty(alone.bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
-    with torch.no_grad(), recorder:
+    with torch.no_grad(), torch.device(META), recorder:
         writer.lines.compiled(text, f"<dry program of rank {rank}>")(given, 1)
     return recorder.events, recorder.held.most
 
@@ -171,7 +171,7 @@ class Recorder(TorchDispatchMode):
         """The stand-in of a function that draws random numbers."""
 
         def drawn(number: int, *xs: torch.Tensor):
-            with self.silent():
+            with self.silent(), torch.device("cpu"):
                 found = function(number, *(torch.zeros(x.shape, dtype=x.dtype) for x in xs))
                 results = tuple(x.to(META) for x in _tensors(found))
             self.events.append(

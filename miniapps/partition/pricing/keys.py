@@ -51,6 +51,18 @@ def update_of(elements: Sequence[int]) -> Work:
     return Work(f"{PREFIX}Adam by 2", (max(total, 1), max(len(elements), 1)), 0, 16 * total)
 
 
+def recorded_of(elements: Sequence[int], calls: int) -> tuple[Work, Work, Work]:
+    """What a traced run of an application does in a step beside the program: the fingerprints of weights of these
+    numbers of elements, the test that their gradients are finite, and the events of `calls` calls."""
+    total, count = max(sum(elements), 1), max(len(elements), 1)
+    fingerprint = Work(f"{PREFIX}fingerprint by 2", (total, count), 0, 4 * total)
+    return (
+        fingerprint,
+        Work(f"{PREFIX}isfinite by 2", (total, count), 0, 4 * total),
+        Work(f"{PREFIX}traced events by 1", (max(calls, 1),), 0, 0),
+    )
+
+
 def counts_of(events: Sequence[Event]) -> tuple[int, int, int, int]:
     """All between the calls of a step: the numbers of calls, views and copies, and the copied bytes."""
     moves = [event for event in events if isinstance(event, Moves)]

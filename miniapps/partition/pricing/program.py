@@ -8,40 +8,63 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import cast
 
 from kernels.allreduce.schedules.block_tree import roots
+from kernels.guarantees import Level
 from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan
 from miniapps.partition.execution.place import Place
 from miniapps.partition.pricing.dry import Event, KernelCall, Sent, Summed, dry_step
 from miniapps.partition.pricing.keys import Work as Named
-from miniapps.partition.pricing.keys import counts_of, update_of, work_of
+from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 
 WIDTH = 4  # bytes of a weight
+NOTHING = 0, 0, 0, 0
 STATES = 2  # arrays of Adam for each weight
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8, "int32": 4, "bool": 1}
 
 
 def program_of(
-    plan: Plan, mesh: Mesh, level: str, title: str, flops: int = 0, threads: int = 1, anywhere: bool = False
+    plan: Plan,
+    mesh: Mesh,
+    level: str,
+    title: str,
+    flops: int = 0,
+    threads: int = 1,
+    anywhere: bool = False,
+    recorded: bool = False,
 ) -> Program:
-    """The program of a step, with the update of the optimiser. Options as for `dry_run`, whose errors it raises."""
+    """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
+    for `dry_run`, whose errors it raises."""
     numbers: dict[Work, int] = {}
     classes = []
+
+    def call(work: Named) -> tuple[int, int]:
+        return numbers.setdefault(_plain(work), len(numbers)), 1
+
     for ranks in classes_of(plan, mesh):
         events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere)
         segments, waits = parts_of(mesh, ranks[0], events, numbers)
         weights = weights_of(plan, mesh, ranks[0])
-        update, last = _plain(update_of(weights)), segments[-1]
-        segments[-1] = Segment((*last.calls, (numbers.setdefault(update, len(numbers)), 1)), last.rest)
+        if recorded:
+            fingerprint, finite, traced = recorded_of(weights, counts_of(events)[0])
+            segments[0] = Segment((call(fingerprint), *segments[0].calls), segments[0].rest)
+            segments[-1] = Segment((*segments[-1].calls, call(finite), call(traced)), segments[-1].rest)
+            if mesh.size > 1:
+                everywhere = tuple(name for name, size in mesh.axes if size > 1)
+                waits.append(Wait("all gradients are finite", "reduction", everywhere, "library", 1, 8))
+                segments.append(Segment((), NOTHING))
+        last = segments[-1]
+        segments[-1] = Segment((*last.calls, call(update_of(weights))), last.rest)
         memory = WIDTH * sum(weights), STATES * WIDTH * sum(weights), peak
         classes.append(Ranks(tuple(ranks), tuple(segments), tuple(waits), memory))
     return Program(
-        title=title, mesh=dict(mesh.axes), guarantee=level, threads=threads, model_flops=flops, works=tuple(numbers),
-        classes=tuple(classes),
+        title=title, mesh=dict(mesh.axes), guarantee=cast(Level, level), threads=threads, model_flops=flops,
+        works=tuple(numbers), classes=tuple(classes),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Times a rank's step without the other ranks: the program that runs, on numbers of the right kind.
 
     rehearsal = Rehearsal(plan, mesh, rank, "layout", inputs)
-    seconds, whole = rehearsal.run()
+    seconds, rest, share = rehearsal.run()
 
 Each call is timed where it stands in the step, with the memory and the caches as the calls before it left them. What
 other ranks would send is zero. No MPI: any rank of any mesh can be rehearsed on one core.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from kernels.guarantees import meets
@@ -28,6 +29,8 @@ from miniapps.partition.pricing.alone import Alone, Nobody
 from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
 
 SMALL = 0.05  # standard deviation of parameters
+TRIES, EMPTY = 20, 200  # runs and calls by which a clock measures itself
+SHORTEST_S = 1e-9
 
 
 class Rehearsal:
@@ -46,8 +49,7 @@ class Rehearsal:
     ):
         self.threads = 1 if meets(level, "layout") or anywhere else threads
         alone, self._clock = Alone(plan, mesh, rank, level), Clock()
-        self._timed = _step(alone, level, Clocked(level, threads, anywhere, self._clock), self._clock)
-        self._plain = _step(alone, level, Kernels(level, threads, anywhere), None)
+        self._step = _step(alone, level, Clocked(level, threads, anywhere, self._clock), self._clock)
         self.parts = sources(alone, inputs)
         self.events = dry_run(plan, mesh, rank, level, threads, anywhere)
         self.number = 0
@@ -57,17 +59,20 @@ class Rehearsal:
         """The events that have a time of their own: kernels and exchanges, in order."""
         return [event for event in self.events if isinstance(event, KernelCall | Sent)]
 
-    def run(self) -> tuple[list[float], float]:
-        """Runs the step twice: (seconds of each of `timed`, seconds of a whole step without clocks)."""
+    def run(self) -> tuple[np.ndarray, float, float]:
+        """Runs the step: (seconds of each of `timed`, seconds of all between them, share of the processor that it got),
+        without the seconds of the clock."""
         torch.set_num_threads(self.threads)
         self.number += 1
-        self._clock.taken = []
+        clock = self._clock
+        clock.taken = []
         with torch.no_grad():
-            self._timed(self.parts, self.number)
-            begin = time.perf_counter()
-            self._plain(self.parts, self.number)
-            whole = time.perf_counter() - begin
-        return self._clock.taken, whole
+            begin, used = time.perf_counter(), time.process_time()
+            self._step(self.parts, self.number)
+            whole, used = time.perf_counter() - begin, time.process_time() - used
+        taken = np.array(clock.taken)
+        rest = whole - taken.sum() - len(taken) * clock.around_call
+        return np.maximum(taken - clock.in_call, SHORTEST_S), max(rest, SHORTEST_S), used / whole
 
 
 def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -89,10 +94,29 @@ def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 class Clock:
-    """The seconds of calls, in their order."""
+    """The seconds of calls, in their order. `in_call`, `around_call`: what the clock adds to each, and beside it."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
+
+        def nothing() -> None:
+            pass
+
+        timed, now = self.around(nothing), time.perf_counter
+        in_call, around_call = [], []
+        for _ in range(TRIES):
+            self.taken = []
+            first = now()
+            for _ in range(EMPTY):
+                nothing()
+            second = now()
+            for _ in range(EMPTY):
+                timed()
+            third = now()
+            recorded = sum(self.taken)
+            in_call.append((recorded - (second - first)) / EMPTY)
+            around_call.append((third - second - recorded) / EMPTY)
+        self.in_call, self.around_call = max(min(in_call), 0.0), max(min(around_call), 0.0)
 
     def around(self, function: Callable) -> Callable:
         """`function`, timed."""
@@ -124,13 +148,11 @@ class Clocked(Kernels):
         return self.clock.around(super().over_blocks(target, lengths, apart))
 
 
-def _step(alone: Alone, level: str, kernels: Kernels, clock: Clock | None) -> Callable:
+def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
     """The compiled step of a rank, whose messages nobody receives."""
 
     def exchange(step: Moved) -> Callable:
         real, _ = alone.exchange(step)
-        if clock is None:
-            return real
         call = clock.around(real)
         call.nbytes = 0  # type: ignore[attr-defined]  # of an event of its own
         return call
@@ -143,9 +165,8 @@ def _step(alone: Alone, level: str, kernels: Kernels, clock: Clock | None) -> Ca
         return Total(Nobody(), level, *about, partial(_unsent, group.index(alone.rank)), scatter)
 
     writer = Writer(alone.bound, kernels, exchange, total)
-    if clock is not None:
-        for name in writer.drawn:
-            writer.lines.names[name] = clock.around(writer.lines.names[name])
+    for name in writer.drawn:
+        writer.lines.names[name] = clock.around(writer.lines.names[name])
     plan = alone.plan
     text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
     return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")

@@ -2,14 +2,15 @@
 
     gpt dp|tp width=64..256 layers=1|2 samples=8..32 data=1..2 model=1..2 guarantee=layout
 
-A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range. Without recipes all
+A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range, and
+`feedforward=4*width` follows another size. Without recipes all
 of the model, without an axis of the mesh one rank along it, without a guarantee none and layout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import log, prod
 from typing import Any
 
@@ -51,13 +52,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Space:
-    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh and guarantees."""
+    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh and guarantees. `following`: sizes
+    that are multiples of others, (factor, the other)."""
 
     model: str
     recipes: tuple[str, ...]
     sizes: Mapping[str, Choices]
     mesh: Mapping[str, Choices]
     levels: tuple[str, ...]
+    following: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
@@ -67,6 +70,7 @@ class Space:
             recipe = self.recipes[rng.integers(len(self.recipes))]
             carriers = set(models.model(self.model).RECIPES[recipe].values())
             sizes = {name: _one(choices, rng) for name, choices in self.sizes.items()}
+            sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
             mesh = {name: _one(choices, rng) for name, choices in self.mesh.items() if name in carriers}
             mesh |= dict.fromkeys(sorted(carriers - mesh.keys()), 1)
             drawn = Drawn(self.model, recipe, sizes, mesh, self.levels[rng.integers(len(self.levels))])
@@ -84,14 +88,13 @@ def space_of(text: str) -> Space:
     name, *words = text.split() or [""]
     known("model of --plan", name, models.names())
     model = models.model(name)
-    there, axes = (
-        {field.name for field in fields(model.Deck)},
-        {a for r in model.RECIPES.values() for a in r.values()},
-    )
+    there = {each.name for each in fields(model.Deck)}
+    axes = {axis for recipe in model.RECIPES.values() for axis in recipe.values()}
     recipes: tuple[str, ...] = ()
     sizes: dict[str, Choices] = {}
     mesh: dict[str, Choices] = {}
     levels: tuple[str, ...] = USUAL
+    following: dict[str, tuple[int, str]] = {}
     for word in words:
         key, sign, value = word.partition("=")
         if not sign:
@@ -106,8 +109,14 @@ def space_of(text: str) -> Space:
             mesh[key] = _choices(value, f"--plan {name}: {key}")
         else:
             known(f"size of {name} in --plan", key, tuple(sorted(there | axes)))
-            sizes[key] = _choices(value, f"--plan {name}: {key}")
-    return Space(name, recipes or tuple(model.RECIPES), sizes, mesh, levels)
+            times, sign, of = value.partition("*")
+            if sign:
+                following[key] = number(times, f"--plan {name}: {key}"), of
+            else:
+                sizes[key] = _choices(value, f"--plan {name}: {key}")
+    for key, (_, of) in following.items():
+        known(f"size of {name} that {key} in --plan follows", of, tuple(sizes))
+    return Space(name, recipes or tuple(model.RECIPES), sizes, mesh, levels, following)
 
 
 def require_possible(drawn: Drawn) -> None:

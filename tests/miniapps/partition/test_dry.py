@@ -12,7 +12,7 @@ from miniapps.partition.execution import run
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.planning.recipes import plan_of
-from miniapps.partition.pricing.dry import Array, KernelCall, Sent, Summed, dry_run
+from miniapps.partition.pricing.dry import Array, KernelCall, Sent, Summed, dry_run, dry_step
 from miniapps.partition.showing.traffic import Counter as Traffic
 from tests.miniapps.partition.graphs import exported
 
@@ -126,6 +126,13 @@ def test_kernels_of_this_suite_are_told_from_those_of_torch():
     assert own("layout") == {"mm", "sum", *attention}
     more = {"native_layer_norm", "native_layer_norm_backward", "gelu", "gelu_backward"}
     assert own("layout", anywhere=True) >= {"mm", "sum", *attention, *more}
+
+
+def test_constants_too_large_to_keep_are_made_without_numbers():
+    model, deck, graph = exported("gpt", samples="8", tokens="512", vocabulary="1024", batch="2", layers="1")
+    plan = plan_of(model, deck, graph, ["batch"])
+    _, peak = dry_step(plan, Mesh((("ranks", 1),)), 0, "none")
+    assert peak > 4 * 8 * 512 * 1024
 
 
 def test_a_rank_of_a_large_mesh_has_its_share():

@@ -1,0 +1,199 @@
+"""`python -m analysis price`. It is no study, since it prices plans of which no run exists."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.commands.answer import Answer, Bold, Part
+from analysis.commands.choice import add_csv, read_machines, require_directory
+from analysis.commands.predict import add_anchor, add_replays, anchor_of, append_to, calibrations_of
+from analysis.errors import Usage
+from kernels.as_json import Document, rows
+from miniapps.untrusted.prediction import PERCENTS
+
+if TYPE_CHECKING:
+    from analysis.predict.plans.price import Priced
+
+SUMMARY = "how long a step of a plan over a mesh will take, before any run of it, and where its time goes"
+DETAIL = """\
+A plan's program (fpna partition explain MODEL --save FILE) says what each rank computes and sends. Its kernels are
+priced by a calibration that timed such kernels (fpna calibrate --plan), its messages by the calibration's collectives,
+and a replay of all ranks with the machine's noise gives the distribution. Several plans are compared. See
+docs/how-to/plans.md."""
+EXAMPLES = """\
+  python -m analysis price gpt.json --calibration cal
+  python -m analysis price dp.json tp.json --calibration cal1 --calibration cal2 --clock wall"""
+
+DOCUMENTS = {
+    "price": Document(
+        rows=(
+            rows(
+                "plans",
+                "a row per plan, the fastest first ([what they say](../how-to/plans.md#the-price))",
+                """
+            file title guarantee clock extrapolated | text | `clock`: `wall` or `cpu`; `extrapolated`: what was not
+              measured, `; ` between
+            ranks replays | integer
+            p05_s p10_s p25_s p50_s p75_s p90_s p95_s | number, s | quantiles of a step
+            compute_s overhead_s communication_s waiting_s | number, s | on a quiet machine, mean over ranks: kernels,
+              all between them, messages, waiting for ranks that are late
+            memory_bytes | number | weights, the optimiser's state and the most that a step holds, of the rank with most
+            flops_per_s | number | operations of the model per second and rank
+            slower | number | share of the replays that are slower than the same ones of the first
+            told | boolean | whether it can be told from the first
+            """,
+            ),
+            rows(
+                "kernels",
+                "where the time of the first plan goes: a row per kernel, longest first",
+                """
+            kernel | text
+            calls seconds share | number | per step, mean over ranks; `share` of all kernels
+            """,
+            ),
+            rows(
+                "unpriced",
+                "plans that could not be priced",
+                """
+            file title reason | text
+            """,
+            ),
+        )
+    ),
+}
+TOLD = 0.9  # share of slower replays from which a plan can be told from the first
+KERNELS = 12  # rows of the table of kernels
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("plans", nargs="+", metavar="PLAN", help="programs of plans, from explain --save")
+    parser.add_argument(
+        "--calibration", action="append", default=[], metavar="DIR",
+        help="a run of miniapps.calibrate with --plan, best on as many ranks as the plan has; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--machine", action="append", default=[], metavar="FILE",
+        help="a network or a number of cores that was not measured, a TOML file: name, cores, latency, bandwidth",
+    )  # fmt: skip
+    add_replays(parser)
+    parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
+    add_anchor(parser)
+    add_csv(parser)
+
+
+def run(options: argparse.Namespace) -> Answer:
+    """Prices the plans and compares them."""
+    import numpy as np
+    import pandas as pd
+
+    from analysis.errors import Unreachable
+    from analysis.page.sections import Table
+    from analysis.predict.plans.price import Prices, kernels_of, prediction_of
+    from miniapps.untrusted import Refused
+    from miniapps.untrusted.program import read_program
+
+    require_directory("--csv", options.csv)
+    anchor, machines = anchor_of(options), read_machines(options.machine)
+    if len(machines) > 1:
+        raise Usage("--machine: give one; prices of several are several commands")
+    if not options.calibration:
+        raise Usage(
+            "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
+            "'MODEL RECIPE SIZE=LOW..HIGH'"
+        )
+    programs = []
+    for path in options.plans:
+        try:
+            programs.append((path, read_program(path)))
+        except (Refused, OSError) as error:
+            raise Usage(f"{error}; write a plan by fpna partition explain MODEL --save FILE") from None
+    prices = Prices(calibrations_of(options.calibration), machines[0] if machines else None)
+    found, unpriced = [], []
+    for path, program in programs:
+        try:
+            priced = prices.of(program, replays=options.replays, clock=options.clock, seed=options.seed)
+        except Unreachable as error:
+            unpriced.append((path, program.title, str(error)))
+            continue
+        found.append((float(np.median(priced.samples)), path, priced))
+    if not found:
+        raise Usage(unpriced[0][-1])
+    found.sort(key=lambda each: each[0])
+    first = found[0][2]
+    rows, lines = [], []
+    for median, path, each in found:
+        program = each.program
+        count = min(len(each.samples), len(first.samples))
+        slower = float(np.mean(each.samples[:count] > first.samples[:count]))
+        quantiles = np.quantile(each.samples, np.array(PERCENTS) / 100).tolist()
+        parts = [
+            float(part.mean()) for part in (each.compute, each.overhead, each.communication, each.waiting)
+        ]
+        memory = float(each.memory.max())
+        rows.append(
+            (path, program.title, program.guarantee, options.clock, "; ".join(each.extrapolated), program.size,
+             len(each.samples), *quantiles, *parts, memory, program.model_flops / median / program.size, slower,
+             slower >= TOLD)
+        )  # fmt: skip
+        low, high = quantiles[PERCENTS.index(10)], quantiles[PERCENTS.index(90)]
+        lines.append(
+            (program.title, program.guarantee, program.size, _ms(median), f"{_ms(low)} to {_ms(high)}",
+             *map(_ms, parts), f"{memory / 1e6:,.1f}", "yes" if slower >= TOLD else "no")
+        )  # fmt: skip
+    plans = pd.DataFrame(
+        rows,
+        columns=["file", "title", "guarantee", "clock", "extrapolated", "ranks", "replays",
+                 *(f"p{percent:02d}_s" for percent in PERCENTS), "compute_s", "overhead_s", "communication_s",
+                 "waiting_s", "memory_bytes", "flops_per_s", "slower", "told"],
+    )  # fmt: skip
+    kernels = pd.DataFrame(kernels_of(first), columns=["kernel", "calls", "seconds", "share"])
+    tables = {
+        "plans": plans,
+        "kernels": kernels,
+        "unpriced": pd.DataFrame(unpriced, columns=["file", "title", "reason"]),
+    }
+    columns = ("plan", "guarantee", "ranks", "ms", "80 % of it", "kernels", "between", "messages", "waiting",
+               "MB per rank", "told from the first")  # fmt: skip
+    longest = [
+        (name, f"{calls:.4g}", _ms(seconds), f"{share:.0%}")
+        for name, calls, seconds, share in kernels.head(KERNELS).itertuples(index=False)
+    ]
+    shown: list[Part] = [
+        Bold(said(first, rows, options.clock)),
+        ("Plans, ms per step", Table(columns, lines, numbers=columns[2:10])),
+        ("Kernels of the first", Table(("kernel", "calls", "ms", "share"), longest, numbers=("calls", "ms", "share"))),
+    ]  # fmt: skip
+    notes = [f"Note: not priced: {title}: {reason}." for _, title, reason in unpriced]
+    marks = dict.fromkeys(mark for _, _, each in found for mark in each.extrapolated)
+    notes += [f"Note: extrapolated: {', '.join(marks)}."] * bool(marks)
+    notes.append(
+        "Note: kernels, between (lines of the program, copies, views), messages and waiting for late ranks are of a "
+        "quiet machine; the median has its noise, too."
+    )
+    files = (
+        append_to(options.ledger, [prediction_of(each) for _, _, each in found], anchor)
+        if options.ledger
+        else []
+    )
+    return Answer(None, tables, shown, notes, files=files)
+
+
+def said(first: Priced, rows: Sequence[tuple], clock: str) -> str:
+    """The sentence about the first plan, and how many others cannot be told from it."""
+    program, quantiles = first.program, dict(zip(PERCENTS, rows[0][7:], strict=False))
+    several = len(rows) > 1
+    alike = sum(not row[-1] for row in rows) - 1
+    return (
+        f"{f'Predicted to be the fastest of {len(rows)} plans: ' * several}{program.title}, {program.guarantee}: "
+        f"{_ms(quantiles[50])} ms per step on {program.size} rank{'s' * (program.size > 1)} ({clock} time), 80 % of "
+        f"runs from {_ms(quantiles[10])} to {_ms(quantiles[90])} ms"
+        f"{f'; {alike} others cannot be told from it' * several}"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g}"

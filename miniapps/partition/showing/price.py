@@ -1,0 +1,65 @@
+"""What `python -m analysis price` says of programs, in another process: the analysis reads traces, and this suite's
+applications do not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from miniapps.errors import UsageError
+from miniapps.partition.showing.explain import table
+from miniapps.untrusted.program import Program, to_json
+
+
+def priced(programs: Sequence[Program], calibrations: Sequence[str], *more: str) -> dict[str, Any]:
+    """The document of the command, with `more` of its options. Raises UsageError with the command's message."""
+    with tempfile.TemporaryDirectory() as directory:
+        paths = []
+        for number, program in enumerate(programs):
+            paths.append(Path(directory) / f"{number}.json")
+            paths[-1].write_bytes(to_json(program))
+        given = [word for path in calibrations for word in ("--calibration", path)]
+        command = [sys.executable, "-m", "analysis", "price", *map(str, paths), *given, *more, "--json"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise UsageError(f"--calibration: {lines[-1]}")
+    return json.loads(ended.stdout)
+
+
+def lines_of(document: dict[str, Any]) -> list[str]:
+    """The sentences, a table of the plans, and the notes."""
+    heads = (
+        "plan",
+        "guarantee",
+        "ms",
+        "80 % of it",
+        "kernels",
+        "between",
+        "messages",
+        "waiting",
+        "MB",
+        "told apart",
+    )
+    rows = [
+        (
+            row["title"],
+            row["guarantee"],
+            _ms(row["p50_s"]),
+            f"{_ms(row['p10_s'])} to {_ms(row['p90_s'])}",
+            *(_ms(row[f"{part}_s"]) for part in ("compute", "overhead", "communication", "waiting")),
+            f"{row['memory_bytes'] / 1e6:,.1f}",
+            "yes" if row["told"] else "no",
+        )
+        for row in document["tables"]["plans"]
+    ]
+    return [*document["sentences"], "", *table(heads, rows), "", *document["notes"]]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g}"
