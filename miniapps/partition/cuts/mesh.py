@@ -63,15 +63,7 @@ class Mesh:
     def group(self, axes: Iterable[str], rank: int) -> tuple[int, ...]:
         """The ranks, ascending, that together own all blocks of a product of axes: they differ from `rank` only along
         the carriers."""
-        carriers = {self.carrier(axis) for axis in axes}
-        mine = self.coordinates(rank)
-        return tuple(
-            other
-            for other in range(self.size)
-            if all(
-                place == mine[name] for name, place in self.coordinates(other).items() if name not in carriers
-            )
-        )
+        return _group(self.axes, frozenset(self.carrier(axis) for axis in axes), rank)
 
     def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
         """Whether a reduce-scatter suffices for a total over `axes` from the cut `before` to `after`: no two ranks of
@@ -81,6 +73,17 @@ class Mesh:
             for some in (axes, set(axes_of(after)) - set(axes_of(before)))
         )
         return group <= more
+
+
+@cache
+def _group(axes: tuple[tuple[str, int], ...], carriers: frozenset[str | None], rank: int) -> tuple[int, ...]:
+    sizes = [size for _, size in axes]
+    at = np.unravel_index(rank, sizes)
+    along = [
+        np.arange(size) if name in carriers else [int(place)]
+        for (name, size), place in zip(axes, at, strict=True)
+    ]
+    return tuple(np.ravel_multi_index(np.meshgrid(*along, indexing="ij"), sizes).ravel().tolist())
 
 
 @cache

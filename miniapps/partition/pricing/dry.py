@@ -150,6 +150,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.events: list[Event] = []
         self.held = Held()
+        self.known: dict[tuple, Any] = {}  # forms of results of kernels
         self.node, self.quiet = "", 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -195,7 +196,7 @@ class Recorder(TorchDispatchMode):
 
 
 class Held:
-    """Bytes of tensors that exist; `most`: at one time."""
+    """Bytes of tensors that exist; `most`: at one time, up to a 64th less."""
 
     def __init__(self) -> None:
         self.most = self._sum = 0
@@ -210,7 +211,7 @@ class Held:
                 continue
             self._sum += storage.nbytes() - (0 if known is None else known[1])
             self._known[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
-        if self._sum > self.most:  # some may be gone
+        if self._sum > self.most + self.most // 64:  # some may be gone
             self._known = {key: each for key, each in self._known.items() if not each[0].expired()}
             self._sum = sum(nbytes for _, nbytes in self._known.values())
             self.most = max(self.most, self._sum)
@@ -252,18 +253,35 @@ class Kernel:
     """A kernel that records its call and returns results without numbers."""
 
     def __init__(
-        self, recorder: Recorder, target: str, own: bool, result: Callable, blocks: Sequence[int] = ()
+        self,
+        recorder: Recorder,
+        target: str,
+        own: bool,
+        result: Callable,
+        blocks: Sequence[int] = (),
+        apart: bool = False,
     ):
         self.recorder, self.target, self.own, self.result = recorder, target, own, result
-        self.blocks = tuple(blocks)
+        self.blocks, self.apart = tuple(blocks), apart
 
     def __call__(self, *args, **kwargs):
         recorder = self.recorder
-        with recorder.silent():
-            found = self.result(*args, **kwargs)
+        operands = list(_tensors((args, kwargs)))
         constants = _plain(args), tuple(sorted(_plain(kwargs).items()))
+        key = (
+            self.target,
+            constants,
+            len(self.blocks) * self.apart,
+            tuple((x.shape, x.stride(), x.dtype) for x in operands),
+        )
+        with recorder.silent():
+            if (known := recorder.known.get(key)) is None:  # torch finds shapes slowly
+                found = self.result(*args, **kwargs)
+                recorder.known[key] = _form(found, operands)
+            else:
+                found = _formed(known, operands)
         event = KernelCall(
-            recorder.node, self.target, self.own, tuple(map(_array, _tensors((args, kwargs)))), constants,
+            recorder.node, self.target, self.own, tuple(map(_array, operands)), constants,
             tuple(map(_array, _tensors(found))), self.blocks,
         )  # fmt: skip
         recorder.events.append(event)
@@ -299,7 +317,7 @@ class Recorded(Kernels):
         """The kernel of a product or a sum over blocks."""
         result = _convolution(target) if target.startswith("conv.") else named(target)
         if apart:
-            return Kernel(self.recorder, target, True, _apart(result, len(lengths)), lengths)
+            return Kernel(self.recorder, target, True, _apart(result, len(lengths)), lengths, apart=True)
         return Kernel(self.recorder, target, True, result, lengths)
 
 
@@ -367,6 +385,31 @@ def _apart(function: Callable, count: int) -> Callable:
         return _empty((count, *found.shape), found.dtype)
 
     return apart
+
+
+def _form(found: Any, operands: Sequence[torch.Tensor]) -> Any:
+    """The form of results: (shape, strides, dtype, number of the operand whose memory a tensor shares or -1, how far
+    behind it)."""
+    if isinstance(found, tuple | list):
+        return [_form(each, operands) for each in found]
+    if not isinstance(found, torch.Tensor):
+        return found
+    memory = found.untyped_storage()._cdata
+    shared = next((k for k, x in enumerate(operands) if x.untyped_storage()._cdata == memory), -1)
+    offset = found.storage_offset() - (operands[shared].storage_offset() if shared >= 0 else 0)
+    return tuple(found.shape), found.stride(), found.dtype, shared, offset
+
+
+def _formed(form: Any, operands: Sequence[torch.Tensor]) -> Any:
+    """New results of a form."""
+    if isinstance(form, list):
+        return tuple(_formed(each, operands) for each in form)
+    if not isinstance(form, tuple):
+        return form
+    shape, strides, dtype, shared, offset = form
+    if shared < 0:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=META)
+    return operands[shared].as_strided(shape, strides, operands[shared].storage_offset() + offset)
 
 
 def _array(x: torch.Tensor) -> Array:

@@ -6,7 +6,8 @@ Ranks with blocks of equal sizes in equal places of the tree do the same, so the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import cast
 
@@ -71,28 +72,30 @@ def program_of(
 def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
     """The ranks of a mesh by what they do, each class ascending."""
     windows = {w.axis for step in plan.steps if isinstance(step, Compute) for w in step.windows}
-    kinds = {name: [_kind(plan.axes, mesh, name, at, windows) for at in range(n)] for name, n in mesh.axes}
+    kinds: dict[str, list[tuple]] = {name: [()] * size for name, size in mesh.axes}
+    for axis in plan.axes:
+        carrier = mesh.carrier(axis.name)
+        if carrier is not None:
+            own = _kinds(axis, mesh.owners(axis).tolist(), mesh.extent(carrier), axis.name in windows)
+            kinds[carrier] = [(*kind, more) for kind, more in zip(kinds[carrier], own, strict=True)]
     found: dict[tuple, list[int]] = defaultdict(list)
     for rank in range(mesh.size):
         found[tuple(kinds[name][at] for name, at in mesh.coordinates(rank).items())].append(rank)
     return list(found.values())
 
 
-def _kind(axes: Iterable[Axis], mesh: Mesh, carrier: str, at: int, windows: set[str]) -> tuple:
-    """What is equal for places along an axis of the mesh whose ranks do the same: the sizes of their blocks, the
-    subtrees of the tree over blocks and, for axes with windows, whether a neighbour is missing."""
-    found = []
-    for axis in axes:
-        if mesh.carrier(axis.name) != carrier:
-            continue
-        owners = mesh.owners(axis).tolist()
-        own = [block for block, owner in enumerate(owners) if owner == at]
-        starts = axis.at(axis.extent)
-        sizes = tuple(starts[block + 1] - starts[block] for block in own)
-        subtrees = tuple(b - a for a, b in roots((0, axis.blocks), owners) if owners[a] == at)
-        edges = (0 in own, axis.blocks - 1 in own) if axis.name in windows else ()
-        found.append((sizes, subtrees, edges))
-    return tuple(found)
+def _kinds(axis: Axis, owners: list[int], places: int, windows: bool) -> list[tuple]:
+    """For each of `places` along an axis of the mesh what is equal for ranks that do the same: the sizes of its blocks,
+    the subtrees of the tree over blocks and, with `windows`, whether it has the first or the last block."""
+    starts = axis.at(axis.extent)
+    sizes: list[list[int]] = [[] for _ in range(places)]
+    subtrees: list[list[int]] = [[] for _ in range(places)]
+    for block, owner in enumerate(owners):
+        sizes[owner].append(starts[block + 1] - starts[block])
+    for first, stop in roots((0, axis.blocks), owners):
+        subtrees[owners[first]].append(stop - first)
+    edges = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
+    return [(tuple(a), tuple(b), edge) for a, b, edge in zip(sizes, subtrees, edges, strict=True)]
 
 
 def parts_of(
@@ -124,11 +127,16 @@ def _plain(work: Named) -> Work:
     return Work(work.key, work.dims, work.flops, work.nbytes)
 
 
+@cache
+def _along(mesh: Mesh, group: tuple[int, ...]) -> tuple[str, ...]:
+    """The axes of the mesh along which the ranks of a group differ."""
+    places = [mesh.coordinates(rank) for rank in group]
+    return tuple(name for name, _ in mesh.axes if len({place[name] for place in places}) > 1)
+
+
 def _wait(mesh: Mesh, rank: int, event: Sent | Summed) -> Wait:
     mine = mesh.coordinates(rank)
-    along = tuple(
-        name for name, _ in mesh.axes if len({mesh.coordinates(other)[name] for other in event.group}) > 1
-    )
+    along = _along(mesh, event.group)
     if isinstance(event, Summed):
         label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
         return Wait(
