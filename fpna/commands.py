@@ -25,7 +25,7 @@ OTHERS = {
     "kernels": ("kernels.__main__", "orderings, sums and products as instruments: allreduce, sums, contract"),
     "partition": (
         "miniapps.partition.commands",
-        "plan a training step over a mesh of ranks, without running it",
+        "plan a training step, of your own module too, over a mesh of ranks, and execute it",
     ),
     "embeddings": ("miniapps.embeddings.__main__", "time steps of tables of embeddings, for sharding"),
     "identify": (

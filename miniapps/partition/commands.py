@@ -1,34 +1,26 @@
-"""`python -m miniapps.partition explain MODEL`: describes a plan without running it."""
+"""`python -m miniapps.partition explain MODEL` describes a plan; `run MODEL`, under mpirun, executes it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
-from kernels.guarantees import LEVELS, ChoiceError, known
+from kernels.guarantees import LEVELS, ChoiceError
 from miniapps.errors import UsageError
 from miniapps.partition import models
+from miniapps.partition.asking import planned
 from miniapps.partition.cuts.axes import AxisError
-from miniapps.partition.cuts.mesh import (
-    Mesh,
-    carriers_of,
-    pairs,
-    parse,
-    require_blocks,
-    require_fits,
-    sizes_of,
-)
-from miniapps.partition.planning import recipes
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.explain import as_text, explain
 from miniapps.partition.showing.staged import Stages
 from miniapps.partition.showing.stages import stages_of
+from miniapps.system.world import parsed
 from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
@@ -45,6 +37,7 @@ DOCUMENTS = {
             bytes | integer | sent by all ranks per step
             values | object | {name: `shape`, `dtype`, `cut`, `partial`}
             reasons | object | {node: why it is not cut like its operands}
+            notes | list of text | of your own module: sentences about its inputs and its pairs of linear layers
         """),
         (
             rows(
@@ -65,6 +58,15 @@ DOCUMENTS = {
             kind | text
             axes | list of text
             ranks calls bytes | integer
+            """,
+            ),
+            rows(
+                "uncut",
+                "operations that are not cut like their operands, or that no axis cuts although they have FLOPs",
+                """
+            node module operation why | text
+            whole | boolean | whether every rank does all of it
+            flops | number, % | its share of the model FLOPs
             """,
             ),
             rows(
@@ -91,6 +93,18 @@ DOCUMENTS = {
             ),
         ),
     ),
+    "partition run": Document(
+        columns("""
+            model | text
+            problem | text | hash
+            mesh | object | {axis: size}
+            guarantee | text
+            losses | list of number | of each step
+            fingerprint | text | hash of the losses, the gradients of the first step and the final weights
+            error | number? | largest difference of a gradient of the first step from torch's on one rank in float64,
+              over the largest gradient; null if the step draws random numbers
+        """),
+    ),
 }
 
 
@@ -100,7 +114,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     top = Parser(
         prog=prog,
         example=example,
-        description="Plans one training step over a mesh of ranks, without running it.",
+        description="Plans one training step over a mesh of ranks, and executes it.",
     )
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -110,23 +124,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         description="Plans a training step on a mesh and shows its values, collectives and bytes. Needs no MPI.",
         example=example,
     )
-    one.add_argument("model", metavar="MODEL", help=", ".join(models.names()))
-    one.add_argument(
-        "--mesh",
-        metavar="NAME=SIZE,...",
-        help="axes of the mesh; default: one axis of 2 for the recipe's first",
-    )
-    one.add_argument(
-        "--recipe", metavar="NAME", default="dp", help="axes of the problem and their carriers (default: dp)"
-    )
-    one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, instead of the recipe's")
-    one.add_argument(
-        "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
-    )
-    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
-    one.add_argument(
-        "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
-    )
+    add_problem(one)
     one.add_argument(
         "--picture",
         metavar="FILE.svg",
@@ -141,32 +139,96 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     one.add_argument(
         "--guarantee", choices=LEVELS, default="none", help="of --calls: it decides the kernels (%(default)s)"
     )
-    one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     add_json(one)
     add_loudness(one, "without the line per operation")
+    two = commands.add_parser(
+        "run",
+        help="executes the plan on the ranks of this launch: losses, a hash of all bits, the error of gradients",
+        description="Plans a training step as `explain` does and executes it with Adam, on random or given inputs. "
+        "Under `layout` the fingerprint is the same on every mesh.",
+        example=f'mpirun -n 3 {prog} run mine.py:Model --inputs "float32[32,784] int64[32]" --loss cross_entropy',
+    )
+    add_problem(two)
+    two.add_argument("--steps", metavar="N", type=int, default=3, help="steps of Adam (%(default)s)")
+    two.add_argument(
+        "--guarantee", choices=LEVELS, default="layout", help="which bits must not change (%(default)s)"
+    )
+    two.add_argument("--threads", metavar="N", type=int, default=1, help="threads of each rank (%(default)s)")
+    add_json(two)
     return top
+
+
+def add_problem(one: argparse.ArgumentParser) -> None:
+    """Add the model and the options of its cuts."""
+    one.add_argument(
+        "model",
+        metavar="MODEL",
+        help=f"{', '.join(models.names())}, or a module of yours: FILE.py:NAME or PACKAGE.MODULE:NAME, a "
+        "torch.nn.Module, its class, or a function that returns one, without arguments",
+    )
+    one.add_argument(
+        "--inputs",
+        metavar="TEXT",
+        help='of your module: types and shapes, "float32[32,784] int64[32]", integers being 0 or 1; a dim may be '
+        "named as an axis, batch:32, else the first dims are the batch; or FILE.py:FUNCTION that returns a tuple of "
+        "tensors",
+    )
+    one.add_argument(
+        "--loss",
+        choices=LOSSES,
+        help="of your module if it returns no scalar: cross_entropy and mse compare its result (the first of several) "
+        "with the last input; mean",
+    )
+    one.add_argument(
+        "--mesh",
+        metavar="NAME=SIZE,...",
+        help="axes of the mesh; default: one axis for the recipe's first, of 2 ranks, in `run` of all",
+    )
+    one.add_argument(
+        "--recipe",
+        metavar="NAME",
+        default="dp",
+        help="axes of the problem and their carriers: dp, tp, dp+tp, zero, ... (default: dp)",
+    )
+    one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, instead of the recipe's")
+    one.add_argument(
+        "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
+    )
+    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
+    one.add_argument(
+        "--size", metavar="NAME=N,...", default="", help="sizes of a model named above: width=256,layers=4"
+    )
+    one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
 
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     """Runs a command line; returns the exit code. `prog` is what the user typed before the command."""
-    options = parser(prog).parse_args(argv)
+    options = parsed(parser(prog), argv)
+    if options.command == "run":
+        from miniapps.partition.running import run
+
+        return run(options, f"{prog} run")
     try:
-        plan, mesh, title = planned(options)
-        found = explain(plan, mesh) | {"calls": called(options, plan, mesh)}
+        found = planned(options)
+        plan, mesh = found.plan, found.mesh
+        shown = explain(plan, mesh, found.graph) | {
+            "calls": called(options, plan, mesh),
+            "notes": found.notes(),
+        }
         if options.picture:
-            draw(stages_of(plan, mesh), f"{title} over {mesh_text(mesh)}", options.picture)
+            draw(stages_of(plan, mesh), f"{found.title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
         tell(f"{prog} explain: {error}", sys.stderr, keep="\n")
         return 2
     if options.json:
-        tell(document(1, "partition explain", model=options.model, **found), keep="\n")
+        tell(document(1, "partition explain", model=options.model, **shown), keep="\n")
     else:
-        text = [as_text(found, title, not options.quiet)]
-        if found["calls"]:
+        text = [as_text(shown, found.title, not options.quiet)]
+        if shown["calls"]:
             from miniapps.partition.showing.calls import lines_of
 
-            text += ["", *lines_of(found["calls"], options.calls, options.guarantee)]
+            text += ["", *lines_of(shown["calls"], options.calls, options.guarantee)]
         tell("\n".join(text), keep="\n")
     return 0
 
@@ -202,50 +264,3 @@ def draw(found: Stages, title: str, path: str) -> None:
         raise UsageError("--picture: matplotlib is not installed; pip install matplotlib") from error
     except OSError as error:
         raise UsageError(f"--picture {path}: {error.strerror or error}; choose another file") from error
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The requested model with its deck, the axes that cut it, and the mesh."""
-
-    model: models.MeshModel
-    deck: Any
-    names: tuple[str, ...]
-    mesh: Mesh
-
-
-def asked(options: argparse.Namespace) -> Asked:
-    """Checks the options as far as no graph is needed. Raises UsageError, ChoiceError, AxisError."""
-    known("model", options.model, models.names())
-    model = models.model(options.model)
-    known("recipe", options.recipe, tuple(model.RECIPES))
-    carriers = model.RECIPES[options.recipe]
-    blocks = pairs(options.blocks, "--blocks", "batch=8,heads=4")
-    there = [axis.name for axis in model.axes(model.Deck())]
-    for name in blocks:
-        known("axis of --blocks", name, tuple(there))
-    deck = recipes.deck_of(model, pairs(options.size, "--size", "width=256") | blocks)
-    names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
-    axes = recipes.chosen(model, deck, names)
-    text = f"{next(iter(carriers.values()))}=2" if options.mesh is None else options.mesh
-    ranks = prod(sizes_of(text).values())
-    mesh = parse(text, carriers_of(options.map, text, axes, carriers), ranks)
-    require_blocks(axes, mesh)
-    return Asked(model, deck, names, mesh)
-
-
-def planned(options: argparse.Namespace):
-    """Returns (plan, mesh, title) for the options. Raises UsageError, ChoiceError, AxisError."""
-    found = asked(options)
-    from miniapps.partition.capture.export import export
-
-    try:
-        graph = export(found.model.module(found.deck), found.model.inputs(found.deck))
-    except (MemoryError, RuntimeError) as error:  # torch's allocator states the bytes in its message
-        raise UsageError(
-            f"--size {options.size}: {options.model} with these sizes needs too much memory; choose smaller ones\n"
-            f"torch: {error}"
-        ) from error
-    plan = recipes.plan_of(found.model, found.deck, graph, found.names, not options.no_fuse)
-    require_fits(plan, found.mesh)
-    return plan, found.mesh, f"{options.model}, {options.recipe}"

@@ -7,20 +7,25 @@ rank's own arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.partition.capture.refused import (
+    Outside,
     changed,
+    cyclic,
     hooked,
     mutated,
     of_other_types,
     random_operation,
     unkeyed,
 )
+from miniapps.partition.capture.users import line_of, raised_by_user
 from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
 from miniapps.partition.graphs.simplify import simplified
 
@@ -32,15 +37,21 @@ class ExportError(UsageError):
     """A step function that cannot become a graph of operations on tensors of fixed shapes."""
 
 
-def export(module, inputs: Sequence[Any]) -> Graph:
-    """The graph of a step: `module(*inputs)`, a torch.nn.Module on tensors of fixed shapes, is a scalar loss.
+def export(module, inputs: Sequence[Any], call: Callable | None = None) -> Graph:
+    """The graph of a step: `module(*inputs)`, a torch.nn.Module on tensors of fixed shapes, is a scalar loss; or
+    `call(module, *inputs)` is.
 
-    Raises ExportError with advice and torch's reason. Also refuses steps that a graph would change, such as hooks of
-    parameters and changed inputs, and steps without a guarantee: random numbers per rank, types narrower than float32.
+    Raises ExportError with advice, the line of the user's code and torch's reason. Also refuses steps that a graph
+    would change, such as hooks of parameters and changed inputs, and steps without a guarantee: random numbers per
+    rank, types narrower than float32. Errors of type UsageError in `call` pass through.
     """
+    step = call or (lambda module, *inputs: module(*inputs))
+    require(cyclic(module))
     require_one_device(module, inputs)
     require(hooked(module))
-    traced_module, signature = traced(module, tuple(inputs))
+    outside = Outside(module)
+    traced_module, signature = traced(module, tuple(inputs), step)
+    require(outside.changed())
     require(mutated(signature))
     graph = Builder(traced_module, signature, tied(module)).graph()
     require(of_other_types(graph))
@@ -63,60 +74,106 @@ def tied(module) -> dict[str, str]:
     return {name: first[id(t)] for name, t in named if first.setdefault(id(t), name) != name}
 
 
-def traced(module, inputs: tuple):
+def traced(module, inputs: tuple, call: Callable):
     """Traces forward and backward together; returns (torch.fx.GraphModule, its signature)."""
-    import torch
     from torch._functorch.aot_autograd import aot_export_module
 
-    class Step(torch.nn.Module):
+    def export_by(apart: bool):
+        step = stepping(module, call, apart)
+        with tracing():
+            return aot_export_module(
+                step, inputs, trace_joint=True, output_loss_index=0, decompositions=decompositions()
+            )
+
+    try:
+        try:
+            return export_by(apart=False)
+        except AssertionError as error:
+            # Two parameters with one gradient, such as the biases of an LSTM: torch 2.13 counts the gradient once.
+            if "gradients_to_parameters" not in str(error):
+                raise
+            return export_by(apart=True)
+    except UsageError:
+        raise
+    except Exception as error:
+        line, message = line_of(error), str(error).strip()
+        raise ExportError(
+            f"{advice(error, module, inputs, call)}{line}\ntorch: {type(error).__name__}: {message}"
+        ) from error
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """A context in which torch logs no error that it also raises, and in which a layer is no single operation of
+    oneDNN, as an LSTM is, which no axis could cut."""
+    import torch
+
+    onednn: Any = torch.backends.mkldnn
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.disabled, onednn.enabled
+    logger.disabled, onednn.enabled = True, False
+    try:
+        yield
+    finally:
+        logger.disabled, onednn.enabled = before
+
+
+def stepping(module, call: Callable, apart: bool):
+    """A module that calls `call(module, ...)`, with the parameters of `module` as `step.NAME`. `apart`: each parameter
+    is multiplied by 1 first, so that each has a gradient of its own."""
+    import torch
+
+    class Called(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.step = module
 
         def forward(self, *given):
-            return (self.step(*given),)
+            return (call(self.step, *given),)
 
-    try:
-        graph, signature = aot_export_module(
-            Step(), inputs, trace_joint=True, output_loss_index=0, decompositions=decompositions()
-        )
-        return graph, signature
-    except Exception as error:
-        raise ExportError(
-            f"{advice(error, module, inputs)}\ntorch: {type(error).__name__}: {str(error).strip()}"
-        ) from error
+    class Apart(Called):
+        def forward(self, *given):
+            ones = {name: p * 1 for name, p in self.named_parameters()}
+            return torch.func.functional_call(called, ones, given)
+
+    called = Called()
+    return Apart() if apart else called
 
 
-def advice(error: Exception, module, inputs: tuple) -> str:
+def advice(error: Exception, module, inputs: tuple, call: Callable) -> str:
     """The advice for an error of torch's export."""
     kind, message = type(error).__name__, str(error)
+    if raised_by_user(error):
+        return f"the module raises {kind} when it is called"
     if kind.startswith(("DataDependent", "DynamicOutput")) or "data-dependent" in message:
         return (
             "the step has a shape or a branch that depends on values (nonzero, masks as indices, .item(), if): "
             "use torch.where, or sizes that are fixed in advance"
         )
-    if "received a mutation" in message and (parameters := changed(module, inputs)):
+    if "received a mutation" in message and (parameters := changed(module, inputs, call)):
         return parameters
     if "FakeTensor" in message:
         return "the step reads a tensor that is neither input, parameter nor buffer: register it as a buffer"
     if "did not receive a gradient" in message:
-        names = ", ".join(without_gradient(module, inputs))
+        names = ", ".join(without_gradient(module, inputs, call))
         return f"the loss does not depend on {names}: remove these parameters, or set their requires_grad to False"
     if "device" in message:
         return "the step mixes devices: move module and inputs to one device before the export"
     if "scalar" in message or "loss" in message:
         return "the module must return one scalar, the loss, that depends on its parameters"
+    if line_of(error) and kind in ("RuntimeError", "IndexError", "ValueError", "TypeError"):
+        return "torch refuses an operation of the module: shapes or types of its inputs may not fit"
     return (
         "the step cannot be exported: it must be a torch.nn.Module whose call on the inputs is a scalar loss"
     )
 
 
-def without_gradient(module, inputs: tuple) -> list[str]:
+def without_gradient(module, inputs: tuple, call: Callable) -> list[str]:
     """The parameters without influence on the loss, from a step in eager mode."""
     import torch
 
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    gradients = torch.autograd.grad(module(*inputs), [p for _, p in named], allow_unused=True)
+    gradients = torch.autograd.grad(call(module, *inputs), [p for _, p in named], allow_unused=True)
     return [name for (name, _), gradient in zip(named, gradients, strict=True) if gradient is None]
 
 
@@ -147,7 +204,7 @@ def decompositions() -> dict[Any, Callable]:
         aten.huber_loss_backward, aten.binary_cross_entropy_with_logits, aten._unsafe_view,
         aten.log_sigmoid_forward, aten.log_sigmoid_backward, aten.linalg_vector_norm, aten.std.correction,
         aten.native_group_norm, aten.native_group_norm_backward, aten.addcmul, aten.addcdiv, aten.stack,
-        aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty, aten.select_backward,
+        aten._safe_softmax, aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty, aten.select_backward,
         aten.slice_backward,
     ]  # fmt: skip
     table = dict(get_decompositions(composite))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.rules.random import NAMES as KEYED
@@ -30,6 +34,63 @@ def hooked(module: Any) -> str:
     )
 
 
+def cyclic(module: Any) -> str:
+    """The message about a module that contains itself; "" for a tree of modules."""
+    path: dict[int, str] = {}
+
+    def walk(inner: Any, name: str) -> str:
+        if id(inner) in path:
+            return (
+                f"module {name} is {path[id(inner)] or 'the whole module'}, which contains it: hold one of them where "
+                "torch does not register it, for example in a tuple, self.outer = (module,)"
+            )
+        path[id(inner)] = name
+        for key, child in inner._modules.items():
+            if child is not None and (found := walk(child, f"{name}.{key}".lstrip("."))):
+                return found
+        del path[id(inner)]
+        return ""
+
+    return walk(module, "")
+
+
+class Outside:
+    """The state outside of tensors that a step could read and change: plain attributes of modules, and random
+    generators of Python and NumPy. A graph would keep the values of its export for ever."""
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.attributes, self.random = self._attributes(), self._random()
+
+    def changed(self) -> str:
+        """The message about what changed since construction; "" for nothing."""
+        now = self._attributes()
+        found = [name for name, value in self.attributes.items() if name in now and now[name] != value]
+        if found:
+            return (
+                f"the step changes its attributes {', '.join(found)}, which a graph cannot do: make them buffers "
+                "(register_buffer), or change them outside of forward"
+            )
+        if names := [name for name, state in self._random().items() if state != self.random[name]]:
+            return (
+                f"the step draws random numbers of {' and '.join(names)}, which a graph would draw once: draw them by "
+                "torch, or pass them as an input"
+            )
+        return ""
+
+    def _attributes(self) -> dict[str, Any]:
+        return {
+            f"{name}.{key}".lstrip("."): value
+            for name, inner in self.module.named_modules()
+            for key, value in vars(inner).items()
+            if isinstance(value, bool | int | float | str)
+        }
+
+    def _random(self) -> dict[str, Any]:
+        state: Any = np.random.get_state()
+        return {"Python's random": random.getstate(), "NumPy": (state[1].tobytes(), state[2:])}
+
+
 def mutated(signature: Any) -> str:
     """The message about inputs and parameters that a step changes; "" if it changes only buffers."""
     inputs = [str(signature.user_inputs.index(name)) for name in signature.user_inputs_to_mutate.values()]
@@ -42,13 +103,13 @@ def mutated(signature: Any) -> str:
     return _changes(parameters) if parameters else ""
 
 
-def changed(module: Any, inputs: tuple[Any, ...]) -> str:
+def changed(module: Any, inputs: tuple[Any, ...], call: Callable) -> str:
     """The message about parameters that a step changes in place, found by a step in eager mode that is undone; "" for
     none."""
     import torch
 
     kept = {name: (p, p._version, p.detach().clone()) for name, p in module.named_parameters()}
-    module(*[x.detach().clone().requires_grad_(x.requires_grad) for x in inputs])
+    call(module, *[x.detach().clone().requires_grad_(x.requires_grad) for x in inputs])
     found = [name for name, (p, version, _) in kept.items() if p._version != version]
     with torch.no_grad():
         for name in found:

@@ -108,6 +108,19 @@ def drop(work: Simplifier, node: Node, args, kwargs) -> bool:
     return True
 
 
+def times(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """Removes a multiplication by the number 1."""
+    (result,) = node.results
+    if (
+        len(args) < 2
+        or isinstance(args[1], str | bool)
+        or args[1] != 1
+        or work.tensor(args[0]).dtype != result.dtype
+    ):
+        return False
+    return same(work, node, args, kwargs)
+
+
 def copy_to(work: Simplifier, node: Node, args, kwargs) -> bool:
     """Keeps only the dtype of a conversion; removes a conversion to the same dtype."""
     (result,) = node.results
@@ -291,6 +304,7 @@ REWRITES: dict[str, Callable[[Simplifier, Node, tuple, dict[str, Any]], bool]] =
     **dict.fromkeys(("slice", "select"), part),
     **dict.fromkeys(("split", "split_with_sizes"), parts),
     "unbind": unbind,
+    "mul": times,
     "_to_copy": copy_to,
     "convolution": convolution,
     "convolution_backward": convolution_gradients,

@@ -7,7 +7,7 @@ cuts the first dim of all parameters without another cut, only between steps (`z
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,24 +37,18 @@ class Task:
     vocabulary: int
 
 
-class MeshModel(ABC):
-    """A model: its computation, its cuts, and its data.
+class Problem(ABC):
+    """A step of training and its cuts.
 
     `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
-    mesh may carry a group. `WHOLE`: axes with one block per element. `OPTIONS`: its options in section `model` of the
-    application `mesh`; `LEARNS`: images or text; models of text have the option `tokens`. `--help` shows the first line
-    of the docstring of a model's class.
+    mesh may carry a group. `WHOLE`: axes with one block per element.
     """
 
-    Deck: type
+    Deck: Any
     RECIPES: ClassVar[Mapping[str, Mapping[str, str]]]
     TOGETHER: tuple[tuple[str, ...], ...] = ()
     WHOLE: tuple[str, ...] = ()
-    OPTIONS: type = Width
-    LEARNS: str = "images"
-
-    # ---- the problem
 
     def refused(self, deck: Any) -> str:
         """The reason why these sizes are impossible, "" if they are possible."""
@@ -73,8 +67,23 @@ class MeshModel(ABC):
         """The logical axes of the problem."""
 
     @abstractmethod
-    def annotations(self, deck: Any) -> dict[str | int, tuple[str | None, ...]]:
+    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
         """{parameter or position of an input: an axis or None per dim}."""
+
+    def call(self, module: Any, *inputs: Any) -> Any:
+        """The loss of a module that `module` returned."""
+        return module(*inputs)
+
+
+class MeshModel(Problem):
+    """A model of this package: also its data.
+
+    `OPTIONS`: its options in section `model` of the application `mesh`; `LEARNS`: images or text; models of text have
+    the option `tokens`. `--help` shows the first line of the docstring of a model's class.
+    """
+
+    OPTIONS: type = Width
+    LEARNS: str = "images"
 
     # ---- training by the application `mesh`
 

@@ -9,7 +9,7 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.partition.cuts.mesh import number
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.graph import Graph
-from miniapps.partition.models import MeshModel
+from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
 from miniapps.partition.planning.plan import plan
 from miniapps.partition.rules.project import Axes
@@ -17,13 +17,13 @@ from miniapps.partition.rules.project import Axes
 STORED = "stored"
 
 
-def plan_of(model: MeshModel, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
-    """The plan of a model of `miniapps.partition.models` with the axes `names`."""
+def plan_of(model: Problem, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
+    """The plan of a step with the axes `names`."""
     axes = chosen(model, deck, names)
     return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse)
 
 
-def chosen(model: MeshModel, deck, names: Iterable[str]):
+def chosen(model: Problem, deck, names: Iterable[str]):
     """The axes `names`, in the order of the model. Raises ChoiceError for unknown and for repeated names."""
     there, names = {axis.name: axis for axis in model.axes(deck)}, tuple(names)
     for name in names:
@@ -33,7 +33,7 @@ def chosen(model: MeshModel, deck, names: Iterable[str]):
     return tuple(axis for name, axis in there.items() if name in set(names))
 
 
-def annotated_by(model: MeshModel, deck, graph: Graph, names: Iterable[str]) -> Given:
+def annotated_by(model: Problem, deck, graph: Graph, names: Iterable[str]) -> Given:
     """The annotations of a model with the axes `names`; other dims are None."""
     names = set(names)
     given: dict[str | int, Annotation] = {}
@@ -57,7 +57,7 @@ def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation
     }
 
 
-def deck_of(model: MeshModel, settings: dict[str, str]):
+def deck_of(model: Problem, settings: dict[str, str]):
     """The deck of a model with the numbers in `settings`. Raises UsageError, ChoiceError."""
     names = tuple(field.name for field in fields(model.Deck))
     for name in settings:

@@ -6,14 +6,19 @@ from collections import Counter as Tally
 from collections.abc import Mapping
 from typing import Any
 
-from miniapps.partition.cuts.axes import text
+from miniapps.partition.cuts.axes import axes_of, text
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan, step_results
+from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_results
+from miniapps.partition.graphs.flops import node_flops
+from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.showing.traffic import Counter
 
+UNREACHED = "no axis reaches it"
 
-def explain(plan: Plan, mesh: Mesh) -> dict[str, Any]:
-    """The whole explanation, in the form of the JSON document."""
+
+def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None) -> dict[str, Any]:
+    """The whole explanation, in the form of the JSON document. Without the `graph`, shares of FLOPs are 0."""
     counter = Counter(plan, mesh)
     sent: Tally[tuple] = Tally()
     calls: Tally[tuple] = Tally()
@@ -42,9 +47,39 @@ def explain(plan: Plan, mesh: Mesh) -> dict[str, Any]:
             name: {"shape": list(v.shape), "dtype": v.dtype, "cut": text(v.cut), "partial": list(v.partial)}
             for name, v in plan.values.items()
         },
+        "uncut": uncut(plan, graph),
         "steps": rows,
         "reasons": dict(plan.reasons),
     }
+
+
+def uncut(plan: Plan, graph: Graph | None) -> list[dict[str, Any]]:
+    """The rows of operations that are not cut like their operands, or that no axis cuts although they have FLOPs."""
+    flops: dict[str, int] = {}
+    if graph is not None:
+        shapes = {name: tensor.shape for name, tensor in graph.tensors().items()}
+        flops = {node.name: node_flops(node, shapes) for node in graph.nodes}
+    total = max(1, sum(flops.values()))
+    found = []
+    for step in plan.steps:
+        if not isinstance(step, Compute):
+            continue
+        values = [plan.values[name] for name in (*step_operands(step), *step.results)]
+        whole = not step.over and not any(axes_of(value.cut) for value in values)
+        own = flops.get(step.node, 0)
+        why = plan.reasons.get(step.node, UNREACHED if whole and own else "")
+        if why:
+            found.append(
+                {
+                    "node": step.node,
+                    "module": step.where,
+                    "operation": operation(step.target),
+                    "why": why,
+                    "whole": whole,
+                    "flops": 100 * own / total,
+                }
+            )
+    return found
 
 
 def axis_row(plan: Plan, mesh: Mesh, name: str) -> dict[str, Any]:
@@ -118,7 +153,9 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
         ]
     else:
         lines.append("The ranks send nothing.")
-    lines += ["", *reasons(found["reasons"])]
+    lines += ["", *reasons(found["uncut"])]
+    if found.get("notes"):
+        lines += ["", *found["notes"]]
     if steps:
         lines += [
             "",
@@ -138,18 +175,34 @@ def step_cells(row: Mapping[str, Any]) -> tuple:
     return node, row["module"], what, cut, f"{row['bytes']:,}" if row["bytes"] else ""
 
 
-def reasons(given: Mapping[str, str]) -> list[str]:
+def reasons(rows: list[dict[str, Any]]) -> list[str]:
     """Lines about the operations that are not cut like their operands, by reason."""
-    if not given:
+    if not rows:
         return ["Every operation is cut like its operands."]
-    by_reason: dict[str, list[str]] = {}
-    for node, why in given.items():
-        by_reason.setdefault(why, []).append(node)
+    by_reason: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_reason.setdefault(row["why"], []).append(row)
     lines = ["Not cut like their operands:"]
-    for why, nodes in by_reason.items():
-        shown = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
-        lines.append(f"  {why}: {shown}")
+    for why, several in by_reason.items():
+        shown = ", ".join(row["node"] for row in several[:4])
+        lines.append(f"  {why}: {shown}" + (f" and {len(several) - 4} more" if len(several) > 4 else ""))
+        modules = list(dict.fromkeys(row["module"] for row in several if row["module"]))
+        if modules:
+            more = f" and {len(modules) - 4} more" if len(modules) > 4 else ""
+            lines.append(f"    in {', '.join(modules[:4])}{more}")
+    whole, some = (sum(row["flops"] for row in rows if row["whole"] == flag) for flag in (True, False))
+    if whole:
+        lines.append(f"{share(whole)} of the FLOPs run whole on every rank.")
+    if some:
+        lines.append(f"{share(some)} of the FLOPs are in operations that only some of their axes cut.")
     return lines
+
+
+def share(percent: float) -> str:
+    """A percentage with two digits."""
+    return (
+        "less than 0.1 %" if percent < 0.1 else f"{percent:.2g} %" if percent < 99.5 else f"{percent:.0f} %"
+    )
 
 
 def table(heads: tuple[str, ...], rows: list[tuple]) -> list[str]:

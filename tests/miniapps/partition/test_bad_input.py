@@ -11,8 +11,9 @@ from miniapps.errors import UsageError
 from miniapps.mesh import validate
 from miniapps.mesh.config import MeshConfig
 from miniapps.partition import models
+from miniapps.partition.asking import asked
 from miniapps.partition.capture.export import export
-from miniapps.partition.commands import asked, parser
+from miniapps.partition.commands import parser
 from miniapps.partition.cuts.axes import AxisError, evenly
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.execution.run import Program

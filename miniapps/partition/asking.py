@@ -1,0 +1,114 @@
+"""The problem, the mesh and the plan that a command line asks for."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from kernels.guarantees import known
+from miniapps.errors import UsageError
+from miniapps.partition import models
+from miniapps.partition.cuts.mesh import (
+    Mesh,
+    carriers_of,
+    pairs,
+    parse,
+    require_blocks,
+    require_fits,
+    sizes_of,
+)
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.own.loading import is_name
+from miniapps.partition.own.problem import OwnProblem, own_problem
+from miniapps.partition.planning import recipes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The requested problem with its deck, the axes that cut it, and the mesh."""
+
+    problem: models.Problem
+    deck: Any
+    names: tuple[str, ...]
+    mesh: Mesh
+
+
+@dataclass(frozen=True)
+class Planned(Asked):
+    """The same with its graph and plan."""
+
+    graph: Graph
+    plan: Plan
+    title: str
+
+    def notes(self) -> list[str]:
+        """Sentences about the recipe of a user's module."""
+        return self.problem.notes(self.names) if isinstance(self.problem, OwnProblem) else []
+
+
+def asked(options: argparse.Namespace, ranks: int | None = None) -> Asked:
+    """Checks the options; a model of this package needs no graph for it. `ranks`: of this launch, which the mesh must
+    have. Raises UsageError, ChoiceError, AxisError."""
+    problem = problem_of(options)
+    carriers = problem.RECIPES[options.recipe]
+    blocks = pairs(options.blocks, "--blocks", "batch=8,heads=4")
+    there = [axis.name for axis in problem.axes(problem.Deck())]
+    for name in blocks:
+        known("axis of --blocks", name, tuple(there))
+    deck = recipes.deck_of(problem, pairs(options.size, "--size", "width=256") | blocks)
+    names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
+    axes = recipes.chosen(problem, deck, names)
+    first = next(iter(carriers.values()))
+    text = f"{first}={ranks or 2}" if options.mesh is None else options.mesh
+    size = prod(sizes_of(text).values()) if ranks is None else ranks
+    mesh = parse(text, carriers_of(options.map, text, axes, carriers), size)
+    require_blocks(axes, mesh)
+    return Asked(problem, deck, names, mesh)
+
+
+def problem_of(options: argparse.Namespace) -> models.Problem:
+    """The model of this package, or the user's module, with the recipe of the options. Raises UsageError or
+    ChoiceError."""
+    if is_name(options.model):
+        if options.size:
+            raise UsageError(f"--size {options.size}: belongs to models of this package; leave it out")
+        problem = own_problem(options.model, options.inputs, options.loss)
+        problem.require(options.recipe)
+        return problem
+    known("model", options.model, models.names())
+    for name in ("inputs", "loss"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name}: belongs to a module of yours; {options.model} has its own, so leave it out"
+            )
+    model = models.model(options.model)
+    known("recipe", options.recipe, tuple(model.RECIPES))
+    return model
+
+
+def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
+    """The plan for the options; `ranks` as in `asked`. Raises UsageError, ChoiceError, AxisError."""
+    found = asked(options, ranks)
+    graph = graph_of(found, options)
+    plan = recipes.plan_of(found.problem, found.deck, graph, found.names, not options.no_fuse)
+    require_fits(plan, found.mesh)
+    title = f"{options.model}, {options.recipe}"
+    return Planned(found.problem, found.deck, found.names, found.mesh, graph, plan, title)
+
+
+def graph_of(found: Asked, options: argparse.Namespace) -> Graph:
+    """The graph of a problem. Raises UsageError."""
+    if isinstance(found.problem, OwnProblem):
+        return found.problem.graph
+    from miniapps.partition.capture.export import export
+
+    try:
+        return export(found.problem.module(found.deck), found.problem.inputs(found.deck))
+    except (MemoryError, RuntimeError) as error:  # torch's allocator states the bytes in its message
+        raise UsageError(
+            f"--size {options.size}: {options.model} with these sizes needs too much memory; choose smaller ones\n"
+            f"torch: {error}"
+        ) from error

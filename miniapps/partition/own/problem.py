@@ -1,0 +1,139 @@
+"""A user's module as a problem: its graph, and the axes and recipes that suit any module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import make_dataclass
+from functools import cached_property
+from typing import Any
+
+from kernels.guarantees import ChoiceError
+from miniapps.errors import UsageError
+from miniapps.partition.cuts.axes import Axis, AxisError, evenly
+from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.models import Problem
+from miniapps.partition.own.inputs import BATCH, Given, inputs_of
+from miniapps.partition.own.loading import made, own_code
+from miniapps.partition.own.losses import step_of
+from miniapps.partition.planning.pairs import FEATURES, Pairs, best
+from miniapps.partition.planning.recipes import STORED
+
+BLOCKS = 8  # the default number of blocks along an axis, if it has as many elements
+
+
+class OwnProblem(Problem):
+    """The module FILE.py:NAME with its inputs; exported when it is made.
+
+    Axes: those that --inputs names, else `batch`; `features` of pairs of linear layers; `stored` rows of parameters.
+    `notes`: sentences about what the recipes cut. Raises UsageError if module, inputs or loss are none, and ExportError
+    if the step cannot be captured.
+    """
+
+    def __init__(self, name: str, given: Given, loss: str | None):
+        self.name, self.given = name, given
+        self._module = made(name)
+        self.call = step_of(self._module, loss, name, given.tensors)  # type: ignore[method-assign]
+        self.graph = self._exported()
+        self.Deck = make_dataclass(
+            "Deck",
+            [(axis, int, min(BLOCKS, extent)) for axis, extent in self._extents.items()],
+            frozen=True,
+        )
+
+    def _exported(self) -> Graph:
+        from miniapps.partition.capture.export import export
+
+        with own_code(f"{self.name}: forward"):
+            return export(self._module, self.given.tensors, self.call)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The pairs of linear layers."""
+        return best(self.graph)
+
+    @cached_property
+    def _extents(self) -> dict[str, int]:
+        extents = self.given.extents()
+        if self.pairs.found:
+            extents[FEATURES] = self.pairs.extent
+        rows = [s.tensor.shape[0] for s in self.graph.sources if s.kind == "parameter" and s.tensor.shape]
+        return extents | {STORED: max(rows, default=1)}
+
+    @property
+    def RECIPES(self) -> dict[str, dict[str, str]]:  # type: ignore[override]
+        """The recipes for these axes."""
+        others = {axis: axis for axis in self.given.extents() if axis != BATCH}
+        samples = {BATCH: "data"} if BATCH in self._extents else {}
+        features = {FEATURES: "model"} if FEATURES in self._extents else {}
+        found = {"dp": samples, "tp": features, "dp+tp": {}, "zero": {}, "spatial": others, "dp+spatial": {}}
+        if samples:
+            found["zero"] = samples | {STORED: "data"}
+            found["dp+tp"] = samples | features if features else {}
+            found["dp+spatial"] = samples | others if others else {}
+        return {name: carriers for name, carriers in found.items() if carriers}
+
+    @property
+    def TOGETHER(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        """Samples and stored rows never cut one value."""
+        return ((BATCH, STORED),) if BATCH in self._extents else ()
+
+    def module(self, deck: Any) -> Any:
+        return self._module
+
+    def inputs(self, deck: Any, seed: int = 0) -> tuple[Any, ...]:
+        return self.given.tensors
+
+    def axes(self, deck: Any) -> tuple[Axis, ...]:
+        return tuple(evenly(axis, extent, getattr(deck, axis)) for axis, extent in self._extents.items())
+
+    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
+        found: dict[str | int, Sequence[str | None]] = dict(enumerate(self.given.dims))
+        return found | dict(self.pairs.annotations())
+
+    def require(self, recipe: str) -> None:
+        """Raise ChoiceError, with the reason, for a recipe that this module lacks."""
+        if recipe in self.RECIPES:
+            return
+        there = f"this module has {', '.join(self.RECIPES) or 'none'}"
+        if "tp" in recipe and recipe in ("tp", "dp+tp"):
+            reasons = "; ".join(f"{key}: {why}" for key, why in self.pairs.reasons.items())
+            why = reasons or "it has no linear layers in its forward pass"
+            raise ChoiceError(f"--recipe {recipe}: no two linear layers form a pair ({why}); {there}")
+        if recipe in ("spatial", "dp+spatial"):
+            raise ChoiceError(
+                f"--recipe {recipe}: name the dims to cut in --inputs, as in float32[batch:4,3,rows:32,32]; {there}"
+            )
+        if recipe in ("dp", "zero"):
+            raise ChoiceError(
+                f"--recipe {recipe}: no input has a dim batch; name it in --inputs, batch:32; {there}"
+            )
+        raise ChoiceError(f"unknown recipe {recipe!r}; {there}")
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Sentences about the inputs, and about the pairs if `names` has features."""
+        found = []
+        for k, (tensor, dims) in enumerate(zip(self.given.tensors, self.given.dims, strict=True)):
+            axes = [axis for axis in dims if axis in names]
+            if not axes and any(axis for axis in names if axis in self.given.extents()):
+                found.append(f"Input {k}, {list(tensor.shape)}, is not cut: all ranks hold it whole.")
+        if FEATURES not in names:
+            return found
+        found += [
+            f"Pair: {', '.join(pair.firsts())} by rows, {pair.second} by columns."
+            for pair in self.pairs.found
+        ]
+        found += [f"No pair: {key}: {why}." for key, why in self.pairs.reasons.items()]
+        return found
+
+
+def own_problem(name: str, inputs: str | None, loss: str | None) -> OwnProblem:
+    """The problem of the options. Raises UsageError, ChoiceError, AxisError."""
+    if not inputs:
+        raise UsageError(
+            f'{name}: give its inputs, --inputs "float32[32,784] int64[32]", or a function that returns them, '
+            "--inputs mine.py:inputs"
+        )
+    try:
+        return OwnProblem(name, inputs_of(inputs), loss)
+    except AxisError as error:
+        raise ChoiceError(str(error)) from error
