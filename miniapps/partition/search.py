@@ -69,11 +69,11 @@ def search(options: argparse.Namespace) -> tuple[dict[str, Any], list[tuple[str,
 
 def programs_of(model: models.MeshModel, deck: Any, given: list[Candidate], level: str) -> list[Program]:
     """The program of each candidate. Exports the model, which takes seconds."""
-    from miniapps.partition.capture.export import export
+    from miniapps.partition.capture.shapes import graph_of
     from miniapps.partition.graphs.flops import model_flops
     from miniapps.partition.pricing.program import program_of
 
-    graph = export(model.module(deck), model.inputs(deck))
+    graph = graph_of(model, deck)
     flops = model_flops(graph)
     return [
         program_of(plan, one.mesh, level, str(one), flops) for one, plan in planned(model, deck, graph, given)

@@ -42,12 +42,14 @@ class Problem(ABC):
 
     `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
-    mesh may carry a group. `WHOLE`: axes with one block per element.
+    mesh may carry a group. `STACK`: the name of a list of `deck.layers` equal modules, "" without. `WHOLE`: axes with
+    one block per element.
     """
 
     Deck: Any
     RECIPES: ClassVar[Mapping[str, Mapping[str, str]]]
     TOGETHER: tuple[tuple[str, ...], ...] = ()
+    STACK: str = ""
     WHOLE: tuple[str, ...] = ()
 
     def refused(self, deck: Any) -> str:

@@ -45,6 +45,7 @@ class GPTModel(MeshModel):
         "zero": {"batch": "data", "stored": "data"},
     }
     TOGETHER = (("batch", "stored"),)
+    STACK = "blocks"
     WHOLE = ("heads",)
     OPTIONS = Options
     LEARNS = "text"

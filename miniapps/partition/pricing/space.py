@@ -129,13 +129,13 @@ def require_possible(drawn: Drawn) -> None:
 
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
     """(plan, mesh, whole inputs of the model). Exports the model, which takes seconds. Raises as `require_possible`."""
-    from miniapps.partition.capture.export import export
+    from miniapps.partition.capture.shapes import graph_of
 
     model = models.model(drawn.model)
     deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
     carriers = model.RECIPES[drawn.recipe]
     mesh, inputs = _mesh(drawn, carriers), model.inputs(deck)
-    plan = plan_of(model, deck, export(model.module(deck), inputs), list(carriers))
+    plan = plan_of(model, deck, graph_of(model, deck), list(carriers))
     require_fits(plan, mesh)
     return plan, mesh, inputs
 
