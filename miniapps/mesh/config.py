@@ -10,7 +10,7 @@ from miniapps.learning.course.options import AUTO, IMAGES_SAID, Seeds, Steps, di
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
-from miniapps.runner.config import option, section
+from miniapps.runner.config import SEEDS, option, section
 
 SAMPLES = {"images": IMAGES, "text": ("text",)}  # values of --data by kind of sample
 
@@ -93,6 +93,13 @@ class Cuts:
 
 
 @dataclass
+class MeshSeeds(Seeds):
+    """Seeds of random draws, one each; none: the seed of the run."""
+
+    dropout: int | None = option(None, help="seed of dropout; none: --seed", minimum=0, maximum=SEEDS)
+
+
+@dataclass
 class Evaluation:
     """The loss on some test samples."""
 
@@ -107,6 +114,6 @@ class MeshConfig:
     model: Model = section(Model)
     training: Steps = section(Steps)
     mesh: Cuts = section(Cuts)
-    seeds: Seeds = section(Seeds)
+    seeds: MeshSeeds = section(MeshSeeds)
     evaluation: Evaluation = section(Evaluation)
     output: Checkpoints = section(Checkpoints)

@@ -26,6 +26,7 @@ from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import require_fits
 from miniapps.partition.cuts.steps import Plan, Value
+from miniapps.partition.execution.draws import EVALUATION
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import core_rate, model_flops
@@ -67,6 +68,7 @@ class MeshTrainer(Trainer):
             timed=self._timed,
             reducers=self._reducer,
             anywhere=ctx.options.processor == "any",
+            seed=config.seeds.dropout,
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.optimiser = self.learner.optimiser
@@ -110,7 +112,7 @@ class MeshTrainer(Trainer):
         losses = []
         for number in range(min(TESTED, max(1, count // batch))):
             self.learner.give(self.inputs.test(number))
-            losses.append(float(self.program(self.learner.values, step)[0]))
+            losses.append(float(self.program(self.learner.values, EVALUATION)[0]))
         self.test_loss = float(np.mean(losses))
         require_same_bits(self.ctx.comm, np.array([self.test_loss]), f"step {self.tracer.step}: test loss")
         self.tracer.event(self.name["evaluate"], start)

@@ -75,6 +75,18 @@ def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
     assert len(found) == 1
 
 
+def test_dropout_has_one_hash_on_every_mesh_and_after_a_restart(tmp_path):
+    more = [*GPT, "--set", "model.dropout=0.1", "--set", "seeds.dropout=7"]
+    mesh = ["--recipe", "dp+tp", "--mesh", "data=2,model=2"]
+    alone = training(1, *more, "--checkpoint-every", "2", out=tmp_path / "1")
+    assert training(3, *more, "--mesh", "data=3", out=tmp_path / "3") == alone
+    assert training(2, *more, "--recipe", "tp", "--mesh", "model=2", out=tmp_path / "2") == alone
+    checkpoint = tmp_path / "1" / "checkpoints" / "repeat-0-step-000002.h5"
+    assert training(4, *more, *mesh, "--restart", str(checkpoint), out=tmp_path / "4") == alone
+    other = [word.replace("seeds.dropout=7", "seeds.dropout=8") for word in more]
+    assert training(4, *other, *mesh, out=tmp_path / "8") != alone
+
+
 def test_utilisation_is_recorded_by_step(whole):
     from analysis.studies.utilisation.runs import used
     from analysis.studies.utilisation.study import sections, sentences, tables

@@ -42,8 +42,9 @@ class Writer:
         total: Callable,
         watch: Callable | None = None,
         timed: Callable | None = None,
+        seed: int = 0,
     ):
-        self.bound, self.kernels, self.watch, self.timed = bound, kernels, watch, timed
+        self.bound, self.kernels, self.watch, self.timed, self.seed = bound, kernels, watch, timed, seed
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
         self.put, self.constant = self.lines.put, self.lines.constant
@@ -263,7 +264,7 @@ class Writer:
         indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
         if step.kernel == "random":
             variables = [self.variables[name] for name in step.operands]
-            self.drawn.append(self.constant(draw(step, indices, whole), "f"))
+            self.drawn.append(self.constant(draw(step, indices, whole, self.seed), "f"))
             text = f"{self.drawn[-1]}({', '.join(['number', *variables])})"
             self.variables.update(
                 zip(step.results, self.results(step, self.put(text, variables)), strict=True)

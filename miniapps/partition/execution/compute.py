@@ -41,6 +41,8 @@ NAMES = """
 ROUNDED = frozenset(NAMES.split())
 # Copies, comparisons, and additions in the order of their places.
 EXACT = (
+    "all",
+    "any",
     "amax",
     "amin",
     "embedding",

@@ -14,6 +14,7 @@ import numpy as np
 from kernels.draws import normal_of
 
 GOLDEN = 0x9E3779B97F4A7C15
+EVALUATION = 0  # the number of a step that drops nothing; steps of training count from 1
 
 
 def mixed(z: np.ndarray) -> np.ndarray:
@@ -53,8 +54,9 @@ def places(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
     return flat
 
 
-def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int]) -> Callable:
-    """A function f(number, *operands) that draws the numbers of a random operation in step `number`."""
+def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int], seed: int = 0) -> Callable:
+    """A function f(number, *operands) that draws the numbers of a random operation in step `number`; dropout drops
+    nothing in step EVALUATION."""
     import torch
 
     name = step.target.split(".")[1]
@@ -63,14 +65,14 @@ def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int]) -> Callable:
 
     def drawn(number: int, function=uniform):
         return torch.from_numpy(
-            np.broadcast_to(function(key_of(step.node, number), elements), elements.shape).copy()
+            np.broadcast_to(function(key_of(step.node, number, seed), elements), elements.shape).copy()
         )
 
     if name == "native_dropout":
         p, train = step.args[1], step.args[2]
 
         def dropout(number: int, x):
-            if not train or p == 0:
+            if not train or p == 0 or number == EVALUATION:
                 return x.clone(), torch.ones_like(x, dtype=torch.bool)
             mask = drawn(number) >= p
             return torch.where(mask, x / (1 - p), torch.zeros((), dtype=x.dtype)), mask

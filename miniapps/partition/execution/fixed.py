@@ -71,6 +71,9 @@ POINTWISE: dict[str, Callable] = {
     "rsub": lambda x, other: torch.sub(other, x),
     "sigmoid_backward": lambda gradient, y: torch.mul(gradient, torch.mul(torch.sub(1.0, y), y)),
     "silu": lambda x: torch.mul(x, element("sigmoid", x)),
+    "native_dropout_backward": lambda gradient, kept, scale: torch.mul(
+        gradient, torch.mul(kept.to(gradient.dtype), scale)
+    ),
     "tanh_backward": lambda gradient, y: torch.mul(gradient, torch.sub(1.0, torch.mul(y, y))),
 }
 

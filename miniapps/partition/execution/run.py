@@ -43,7 +43,7 @@ class Program:
 
     `watch(name, tensor or tensors of blocks)` gets every value; `timed(region, kind, function, nbytes)` may wrap
     functions that compute or communicate; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
-    `anywhere`: kernels with the bits of any processor.
+    `anywhere`: kernels with the bits of any processor. `seed`: of the random numbers of the step.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Program:
         timed: Callable | None = None,
         reducers: Callable | None = None,
         anywhere: bool = False,
+        seed: int = 0,
     ):
         known("guarantee", level, LEVELS)
         padded = known("shapes", shapes, SHAPES) == "padded"
@@ -73,7 +74,7 @@ class Program:
         self.totals: list[Total] = []
         self._reducers = reducers
         writer = Writer(
-            self.bound, Kernels(level, threads, anywhere), self._exchange, self._total, watch, timed
+            self.bound, Kernels(level, threads, anywhere), self._exchange, self._total, watch, timed, seed
         )
         leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
         self.text = writer.text(leaving)
@@ -105,7 +106,7 @@ class Program:
 
     def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
         """Returns (loss, gradients, updates) for this rank's parts of the sources, in the order of the plan; valid
-        until the next call."""
+        until the next call. `number`: of the step; `draws.EVALUATION` drops nothing."""
         with torch.no_grad():
             loss, *rest = self._step(values, number)
         n = len(self.plan.gradients)

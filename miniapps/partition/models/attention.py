@@ -14,7 +14,7 @@ class Attention(torch.nn.Module):
 
     def __init__(self, deck, causal: bool):
         super().__init__()
-        self.heads, self.causal = deck.heads, causal
+        self.heads, self.causal, self.dropout = deck.heads, causal, deck.dropout
         self.q = torch.nn.Linear(deck.width, deck.width)
         self.k = torch.nn.Linear(deck.width, deck.width)
         self.v = torch.nn.Linear(deck.width, deck.width)
@@ -27,7 +27,7 @@ class Attention(torch.nn.Module):
             layer(x).view(samples, tokens, self.heads, width // self.heads).transpose(1, 2)
             for layer in (self.q, self.k, self.v)
         )
-        mixed = scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        mixed = scaled_dot_product_attention(q, k, v, dropout_p=self.dropout, is_causal=self.causal)
         return self.out(mixed.transpose(1, 2).reshape(samples, tokens, width))
 
 
@@ -39,7 +39,8 @@ class Block(Attention):
         self.norm1, self.norm2 = torch.nn.LayerNorm(deck.width), torch.nn.LayerNorm(deck.width)
         self.up = torch.nn.Linear(deck.width, deck.feedforward)
         self.down = torch.nn.Linear(deck.feedforward, deck.width)
+        self.drop = torch.nn.Dropout(deck.dropout)
 
     def forward(self, x):
-        x = x + self.attend(self.norm1(x))
-        return x + self.down(gelu(self.up(self.norm2(x))))
+        x = x + self.drop(self.attend(self.norm1(x)))
+        return x + self.drop(self.down(gelu(self.up(self.norm2(x)))))

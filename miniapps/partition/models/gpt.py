@@ -15,6 +15,10 @@ class Options(Width):
 
     layers: int = option(4, help="number of layers", minimum=1, maximum=256, effect="size")
     heads: int = option(4, help="heads of attention, each a block", minimum=1, maximum=256)
+    dropout: float = option(
+        0.0, help="probability that dropout sets a value to 0: after the embedding, in attention, after each part",
+        minimum=0.0, maximum=0.9,
+    )  # fmt: skip
     tokens: int = option(128, help="bytes per sample", minimum=2, maximum=2**14, effect="size")
 
 
@@ -32,6 +36,7 @@ class Sizes:
     batch: int = 7
     ff: int = 8
     stored: int = 8
+    dropout: float = 0.0
 
 
 class GPTModel(MeshModel):
@@ -52,7 +57,9 @@ class GPTModel(MeshModel):
     CAUSAL = True
 
     def refused(self, deck: Sizes) -> str:
-        """Heads need equal parts of the width."""
+        """Heads need equal parts of the width; dropout is a probability."""
+        if not 0.0 <= deck.dropout < 1.0:
+            return f"dropout = {deck.dropout}: give a probability from 0 on, less than 1"
         if deck.width % deck.heads:
             return f"width = {deck.width} is not a multiple of heads = {deck.heads}; choose a multiple"
         return ""
@@ -70,13 +77,14 @@ class GPTModel(MeshModel):
             def __init__(self):
                 super().__init__()
                 self.embedding, self.position = embeddings(deck)
+                self.drop = torch.nn.Dropout(deck.dropout)
                 self.blocks = torch.nn.ModuleList(Block(deck, causal) for _ in range(deck.layers))
                 self.norm = torch.nn.LayerNorm(deck.width)
                 self.logits = torch.nn.Linear(deck.width, deck.vocabulary, bias=False)
 
             def forward(self, tokens, targets):
                 places = torch.arange(tokens.shape[1], device=tokens.device)
-                h = self.embedding(tokens) + self.position(places)
+                h = self.drop(self.embedding(tokens) + self.position(places))
                 for block in self.blocks:
                     h = block(h)
                 logits = self.logits(self.norm(h))
@@ -125,7 +133,7 @@ class GPTModel(MeshModel):
         return Sizes(
             samples=task.batch, tokens=sizes.tokens, vocabulary=task.vocabulary, width=sizes.hidden, heads=sizes.heads,
             feedforward=4 * sizes.hidden, layers=sizes.layers, batch=task.batch // task.micro,
-            ff=min(8, 4 * sizes.hidden), stored=min(8, sizes.hidden),
+            ff=min(8, 4 * sizes.hidden), stored=min(8, sizes.hidden), dropout=sizes.dropout,
         )  # fmt: skip
 
     def batch(self, samples, labels, task: Task, draw):
@@ -134,7 +142,10 @@ class GPTModel(MeshModel):
     def costs(self, deck: Sizes) -> tuple[int, int]:
         width, layers = deck.width, deck.layers
         parameters = (12 * width * width + 13 * width) * layers + 2 * width * (deck.vocabulary + deck.tokens)
-        return parameters, deck.samples * deck.tokens * (width * 20 * layers + deck.vocabulary)
+        scores = (
+            8 * deck.heads * deck.tokens if deck.dropout else 0
+        )  # in attention, which then is no single kernel
+        return parameters, deck.samples * deck.tokens * ((width * 20 + scores) * layers + deck.vocabulary)
 
 
 MODEL = GPTModel()

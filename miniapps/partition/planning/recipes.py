@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from kernels.guarantees import ChoiceError, known
+from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import number
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.graph import Graph
@@ -57,14 +58,23 @@ def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation
     }
 
 
+def parsed(text: str, name: str, of: type) -> float:
+    """A number of a deck: a whole one from 1 on, or a float. Raises UsageError."""
+    if of is not float:
+        return number(text, f"{name}={text}")
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{name}={text}: give a number such as 0.1") from error
+
+
 def deck_of(model: Problem, settings: dict[str, str]):
     """The deck of a model with the numbers in `settings`. Raises UsageError, ChoiceError."""
-    names = tuple(field.name for field in fields(model.Deck))
+    usual = model.Deck()
     for name in settings:
-        known("size", name, names)
-    deck = replace(
-        model.Deck(), **{name: number(value, f"{name}={value}") for name, value in settings.items()}
-    )
+        known("size", name, tuple(field.name for field in fields(usual)))
+    given = {name: parsed(value, name, type(getattr(usual, name))) for name, value in settings.items()}
+    deck = replace(usual, **given)
     if reason := model.refused(deck):
         raise ChoiceError(reason)
     return deck
