@@ -92,23 +92,17 @@ def problem_of(options: argparse.Namespace) -> models.Problem:
 def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     """The plan for the options; `ranks` as in `asked`. Raises UsageError, ChoiceError, AxisError."""
     found = asked(options, ranks)
-    graph = graph_of(found, options)
+    graph = graph_of(found)
     plan = recipes.plan_of(found.problem, found.deck, graph, found.names, not options.no_fuse)
     require_fits(plan, found.mesh)
     title = f"{options.model}, {options.recipe}"
     return Planned(found.problem, found.deck, found.names, found.mesh, graph, plan, title)
 
 
-def graph_of(found: Asked, options: argparse.Namespace) -> Graph:
-    """The graph of a problem. Raises UsageError."""
+def graph_of(found: Asked) -> Graph:
+    """The graph of a problem, without memory for numbers. Raises ExportError."""
     if isinstance(found.problem, OwnProblem):
         return found.problem.graph
-    from miniapps.partition.capture.export import export
+    from miniapps.partition.capture.shapes import shapes_of
 
-    try:
-        return export(found.problem.module(found.deck), found.problem.inputs(found.deck))
-    except (MemoryError, RuntimeError) as error:  # torch's allocator states the bytes in its message
-        raise UsageError(
-            f"--size {options.size}: {options.model} with these sizes needs too much memory; choose smaller ones\n"
-            f"torch: {error}"
-        ) from error
+    return shapes_of(found.problem, found.deck)

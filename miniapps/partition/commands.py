@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from kernels.as_json import Document, columns, document, rows
@@ -12,16 +13,19 @@ from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.guarantees import LEVELS, ChoiceError
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.asking import planned
+from miniapps.partition.asking import Planned, planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.explain import as_text, explain
+from miniapps.partition.showing.price import lines_of as price_lines
+from miniapps.partition.showing.price import priced
 from miniapps.partition.showing.staged import Stages
 from miniapps.partition.showing.stages import stages_of
 from miniapps.system.world import parsed
 from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.program import to_json
 from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.partition"
@@ -37,6 +41,7 @@ DOCUMENTS = {
             bytes | integer | sent by all ranks per step
             values | object | {name: `shape`, `dtype`, `cut`, `partial`}
             reasons | object | {node: why it is not cut like its operands}
+            price | object? | with `--calibration` what `fpna price --json` says of the plan
             notes | list of text | of your own module: sentences about its inputs and its pairs of linear layers
         """),
         (
@@ -93,6 +98,21 @@ DOCUMENTS = {
             ),
         ),
     ),
+    "partition search": Document(
+        columns("""
+            model | text
+            price | object | what `fpna price --json` says of all candidates
+        """),
+        (
+            rows(
+                "impossible",
+                "recipes and meshes with more ranks than blocks",
+                """
+            candidate reason | text
+            """,
+            ),
+        ),
+    ),
     "partition run": Document(
         columns("""
             model | text
@@ -137,10 +157,31 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         help="list the kernels that this rank calls, with shapes, and how often",
     )
     one.add_argument(
-        "--guarantee", choices=LEVELS, default="none", help="of --calls: it decides the kernels (%(default)s)"
+        "--guarantee",
+        choices=LEVELS,
+        default="none",
+        help="it decides the kernels of --calls and prices (%(default)s)",
+    )
+    add_prices(one)
+    one.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write what each rank computes and sends, for fpna price and for other machines",
     )
     add_json(one)
     add_loudness(one, "without the line per operation")
+    three = commands.add_parser(
+        "search",
+        help="the fastest recipe and mesh of some ranks, before any run, by calibrated kernels and messages",
+        description="Plans a training step for every recipe and mesh of the ranks, and prices all of them.",
+        example=f"{prog} search gpt --ranks 4 --calibration cal --size width=256",
+    )
+    add_problem(three, cuts=False)
+    three.add_argument("--ranks", type=int, required=True, metavar="P", help="ranks of the meshes")
+    three.add_argument("--recipe", metavar="NAME,...", help="recipes to compare (all)")
+    three.add_argument("--guarantee", choices=LEVELS, default="none", help="of the run (%(default)s)")
+    add_prices(three)
+    add_json(three)
     two = commands.add_parser(
         "run",
         help="executes the plan on the ranks of this launch: losses, a hash of all bits, the error of gradients",
@@ -158,8 +199,20 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     return top
 
 
-def add_problem(one: argparse.ArgumentParser) -> None:
-    """Add the model and the options of its cuts."""
+def add_prices(one: argparse.ArgumentParser) -> None:
+    """Add the options of prices."""
+    one.add_argument(
+        "--calibration", action="append", default=[], metavar="DIR",
+        help="price the step: a run of fpna calibrate --plan, best on as many ranks; may be repeated",
+    )  # fmt: skip
+    one.add_argument(
+        "--machine", metavar="FILE", help="price it on another machine: a TOML file, see fpna price"
+    )
+    one.add_argument("--clock", choices=("cpu", "wall"), default="wall", help="of the price (%(default)s)")
+
+
+def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
+    """Add the model, and with `cuts` the options of its cuts and mesh."""
     one.add_argument(
         "model",
         metavar="MODEL",
@@ -179,6 +232,12 @@ def add_problem(one: argparse.ArgumentParser) -> None:
         help="of your module if it returns no scalar: cross_entropy and mse compare its result (the first of several) "
         "with the last input; mean",
     )
+    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
+    one.add_argument(
+        "--size", metavar="NAME=N,...", default="", help="sizes of a model named above: width=256,layers=4"
+    )
+    if not cuts:
+        return
     one.add_argument(
         "--mesh",
         metavar="NAME=SIZE,...",
@@ -194,10 +253,6 @@ def add_problem(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
     )
-    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
-    one.add_argument(
-        "--size", metavar="NAME=N,...", default="", help="sizes of a model named above: width=256,layers=4"
-    )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
 
 
@@ -210,16 +265,19 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
 
         return run(options, f"{prog} run")
     try:
+        if options.command == "search":
+            return searched(options)
         found = planned(options)
         plan, mesh = found.plan, found.mesh
         shown = explain(plan, mesh, found.graph) | {
             "calls": called(options, plan, mesh),
             "notes": found.notes(),
         }
+        shown["price"] = prices(options, found)
         if options.picture:
             draw(stages_of(plan, mesh), f"{found.title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
-        tell(f"{prog} explain: {error}", sys.stderr, keep="\n")
+        tell(f"{prog} {options.command}: {error}", sys.stderr, keep="\n")
         return 2
     if options.json:
         tell(document(1, "partition explain", model=options.model, **shown), keep="\n")
@@ -229,7 +287,43 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
             from miniapps.partition.showing.calls import lines_of
 
             text += ["", *lines_of(shown["calls"], options.calls, options.guarantee)]
+        if shown["price"]:
+            text += ["", *price_lines(shown["price"])]
         tell("\n".join(text), keep="\n")
+    return 0
+
+
+def prices(options: argparse.Namespace, found: Planned) -> dict[str, Any] | None:
+    """The price of the plan, None without --calibration and --machine; writes the file of --save. Raises UsageError."""
+    if not (options.calibration or options.machine or options.save):
+        return None
+    from miniapps.partition.graphs.flops import model_flops
+    from miniapps.partition.pricing.program import program_of
+
+    title = f"{found.title} over {mesh_text(found.mesh)}"
+    program = program_of(found.plan, found.mesh, options.guarantee, title, model_flops(found.graph))
+    if options.save:
+        try:
+            Path(options.save).write_bytes(to_json(program))
+        except OSError as error:
+            raise UsageError(
+                f"--save {options.save}: {error.strerror or error}; choose another file"
+            ) from error
+    return priced([program], options) if options.calibration or options.machine else None
+
+
+def searched(options: argparse.Namespace) -> int:
+    """Prints the prices of all candidates; returns the exit code. Raises UsageError, ChoiceError, AxisError."""
+    from miniapps.partition.search import search
+
+    programs, refused = search(options)
+    found = priced(programs, options)
+    if options.json:
+        rows = [{"candidate": name, "reason": reason} for name, reason in refused]
+        tell(document(1, "partition search", model=options.model, price=found, impossible=rows), keep="\n")
+    else:
+        lines = [f"Impossible: {name}: {reason}" for name, reason in refused]
+        tell("\n".join([*price_lines(found), *lines]), keep="\n")
     return 0
 
 

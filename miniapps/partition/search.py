@@ -1,80 +1,52 @@
-"""`python -m miniapps.partition search MODEL --ranks 4`: the fastest recipe and mesh, before any run."""
+"""All recipes and meshes of a problem for a number of ranks, as programs to be priced."""
 
 from __future__ import annotations
 
 import argparse
-import os
-from typing import Any
 
-from kernels.guarantees import LEVELS, known
+from kernels.guarantees import known
 from miniapps.errors import UsageError
-from miniapps.partition import models
+from miniapps.partition.asking import problem_of
+from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.cuts.mesh import pairs
+from miniapps.partition.graphs.flops import model_flops
+from miniapps.partition.own.problem import OwnProblem
 from miniapps.partition.planning import recipes
-from miniapps.partition.pricing.candidates import Candidate, candidates, planned
+from miniapps.partition.pricing.candidates import candidates, planned
+from miniapps.partition.pricing.program import program_of
 from miniapps.untrusted.program import Program
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `search`."""
-    parser.add_argument("model", metavar="MODEL", help=", ".join(models.names()))
-    parser.add_argument("--ranks", type=int, required=True, metavar="P", help="ranks of the meshes")
-    parser.add_argument(
-        "--calibration", action="append", default=[], metavar="DIR",
-        help="a run of fpna calibrate --plan, best on as many ranks; may be repeated",
-    )  # fmt: skip
-    parser.add_argument("--recipe", metavar="NAME,...", help="recipes to compare (all)")
-    parser.add_argument(
-        "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
-    )
-    parser.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
-    parser.add_argument("--guarantee", choices=LEVELS, default="none", help="of the run (%(default)s)")
-    parser.add_argument(
-        "--clock", choices=("cpu", "wall"), default="wall", help="of the seconds (%(default)s)"
-    )
+RANKS_MOST = 2**20
 
 
-def search(options: argparse.Namespace) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """(the document of the prices, the candidates that are impossible with their reasons). Raises UsageError,
-    ChoiceError."""
-    known("model", options.model, models.names())
-    model = models.model(options.model)
-    names = options.recipe.split(",") if options.recipe else list(model.RECIPES)
-    for name in names:
-        known("recipe", name, tuple(model.RECIPES))
-    if not options.calibration:
+def search(options: argparse.Namespace) -> tuple[list[Program], list[tuple[str, str]]]:
+    """(a program for each recipe and mesh of `options.ranks` ranks, the candidates with too few blocks and why).
+    Raises UsageError, ChoiceError, AxisError."""
+    if not 1 <= options.ranks <= RANKS_MOST:
+        raise UsageError(f"--ranks {options.ranks}: give 1 to {RANKS_MOST:,}")
+    if not (options.calibration or options.machine):
         raise UsageError(
             "--calibration DIR is missing: the search compares prices; time kernels and messages by mpirun -n "
-            f"{options.ranks} fpna calibrate --out cal --plan '{options.model}'"
+            f"{options.ranks} fpna calibrate --out cal --plan '{options.model}', or give a machine file (--machine)"
         )
-    if missing := [path for path in options.calibration if not os.path.isdir(path)]:
-        raise UsageError(f"--calibration {missing[0]}: no such directory")
-    if not 1 <= options.ranks <= 2**20:
-        raise UsageError(f"--ranks {options.ranks}: give 1 to {2**20:,}")
+    given = options.recipe.split(",") if options.recipe else []
+    options.recipe = given[0] if given else "dp"
+    problem = problem_of(options)
+    names = given or list(problem.RECIPES)
+    for name in names:
+        known("recipe", name, tuple(problem.RECIPES))
     deck = recipes.deck_of(
-        model, pairs(options.size, "--size", "width=256") | pairs(options.blocks, "--blocks", "batch=8")
+        problem, pairs(options.size, "--size", "width=256") | pairs(options.blocks, "--blocks", "batch=8")
     )
-    found, refused = candidates(model, deck, names, options.ranks)
+    found, refused = candidates(problem, deck, names, options.ranks)
     if not found:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused) or "no recipe has so many axes"
         raise UsageError(
             f"--ranks {options.ranks}: no recipe of {options.model} has a mesh of them: {reasons}"
         )
-    from miniapps.partition.showing.price import priced
-
-    return priced(
-        programs_of(model, deck, found, options.guarantee), options.calibration, "--clock", options.clock
-    ), refused
-
-
-def programs_of(model: models.MeshModel, deck: Any, given: list[Candidate], level: str) -> list[Program]:
-    """The program of each candidate. Exports the model, which takes seconds."""
-    from miniapps.partition.capture.shapes import graph_of
-    from miniapps.partition.graphs.flops import model_flops
-    from miniapps.partition.pricing.program import program_of
-
-    graph = graph_of(model, deck)
-    flops = model_flops(graph)
+    graph = problem.graph if isinstance(problem, OwnProblem) else graph_of(problem, deck)
+    flops, level = model_flops(graph), options.guarantee
     return [
-        program_of(plan, one.mesh, level, str(one), flops) for one, plan in planned(model, deck, graph, given)
-    ]
+        program_of(plan, one.mesh, level, f"{options.model}, {one}", flops)
+        for one, plan in planned(problem, deck, graph, found)
+    ], refused

@@ -8,21 +8,22 @@ from typing import Any
 from miniapps.partition.capture.export import export
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.graphs.stacked import TEMPLATE, NotStacked, repeated
-from miniapps.partition.models import MeshModel
+from miniapps.partition.models import Problem
 
 
-def graph_of(model: MeshModel, deck: Any) -> Graph:
-    """The graph of a model's step. Its values have other names than those of a plain export if layers are repeated.
-    Raises ExportError."""
+def graph_of(model: Problem, deck: Any) -> Graph:
+    """The graph of a model's step. If layers are repeated, its values have other names than those of `shapes_of`, and
+    so its plan has another hash. Raises ExportError."""
     if model.STACK and deck.layers > TEMPLATE:
         try:
-            return repeated(_exported(model, replace(deck, layers=TEMPLATE)), model.STACK, deck.layers)
+            return repeated(shapes_of(model, replace(deck, layers=TEMPLATE)), model.STACK, deck.layers)
         except NotStacked:  # its layers differ
             pass
-    return _exported(model, deck)
+    return shapes_of(model, deck)
 
 
-def _exported(model: MeshModel, deck: Any) -> Graph:
+def shapes_of(model: Problem, deck: Any) -> Graph:
+    """The graph of a model's step, as `export` gives it. Raises ExportError."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True):

@@ -12,7 +12,7 @@ from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh, parse, require_blocks, require_fits
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.graph import Graph
-from miniapps.partition.models import MeshModel
+from miniapps.partition.models import Problem
 from miniapps.partition.planning.recipes import chosen, plan_of
 
 
@@ -28,7 +28,7 @@ class Candidate:
 
 
 def candidates(
-    model: MeshModel, deck: Any, recipes: Sequence[str], ranks: int
+    model: Problem, deck: Any, recipes: Sequence[str], ranks: int
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:
     """(the candidates for `ranks` ranks, (candidate, reason) of those that have too few blocks). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
@@ -63,7 +63,7 @@ def products(number: int, factors: int) -> Iterator[tuple[int, ...]]:
 
 
 def planned(
-    model: MeshModel, deck: Any, graph: Graph, given: Sequence[Candidate]
+    model: Problem, deck: Any, graph: Graph, given: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, Plan]]:
     """The plan of each candidate whose mesh fits it; candidates of one recipe share theirs."""
     plans: dict[str, Plan] = {}

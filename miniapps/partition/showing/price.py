@@ -3,6 +3,7 @@ applications do not."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,19 +17,30 @@ from miniapps.partition.showing.explain import table
 from miniapps.untrusted.program import Program, to_json
 
 
-def priced(programs: Sequence[Program], calibrations: Sequence[str], *more: str) -> dict[str, Any]:
-    """The document of the command, with `more` of its options. Raises UsageError with the command's message."""
+def priced(programs: Sequence[Program], options: argparse.Namespace) -> dict[str, Any]:
+    """The document of the command, for the options `calibration`, `machine` and `clock`. Raises UsageError with the
+    command's message."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for number, program in enumerate(programs):
             paths.append(Path(directory) / f"{number}.json")
             paths[-1].write_bytes(to_json(program))
-        given = [word for path in calibrations for word in ("--calibration", path)]
-        command = [sys.executable, "-m", "analysis", "price", *map(str, paths), *given, *more, "--json"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        given = [word for path in options.calibration for word in ("--calibration", path)]
+        given += ["--machine", options.machine] if options.machine else []
+        command = [
+            sys.executable,
+            "-m",
+            "analysis",
+            "price",
+            *map(str, paths),
+            *given,
+            "--clock",
+            options.clock,
+        ]
+        ended = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     if ended.returncode:
-        lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise UsageError(f"--calibration: {lines[-1]}")
+        lines = ended.stderr.strip().splitlines() or [f"fpna price ended with exit code {ended.returncode}"]
+        raise UsageError(lines[-1].removeprefix("analysis: "))
     return json.loads(ended.stdout)
 
 
