@@ -98,9 +98,9 @@ class Window:
         """[low, high) of the operand; low may be negative, high beyond the operand's size."""
         reach = (self.kernel - 1) * self.dilation
         if self.transposed:
-            return -((reach - begin - self.padding) // self.stride), (
-                end - 1 + self.padding
-            ) // self.stride + 1
+            # With a stride longer than the window no place may be above `begin`: then from the place before it.
+            low = min(-((reach - begin - self.padding) // self.stride), (begin + self.padding) // self.stride)
+            return low, (end - 1 + self.padding) // self.stride + 1
         return begin * self.stride - self.padding, (end - 1) * self.stride - self.padding + reach + 1
 
     def skip(self, begin: int, end: int) -> int:

@@ -9,7 +9,7 @@ ranks: only `exchange` considers the blocks of other ranks, when it plans messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from miniapps.partition.cuts.axes import axes_of
@@ -110,7 +110,8 @@ class Binder:
         present = step.kernel == "create" or all(place.own[axis] for axis in self.axes(step, operands))
         operands, calls = self.calls(step, operands, conv, present)
         if conv is not None:
-            target, args, kwargs = f"conv.{conv}", convolution(conv, args), ()
+            channels = [place.shape(values[name].cut)[1] for name in (*tensors_in(step.args), *step.results)]
+            target, args, kwargs = f"conv.{conv}", convolution(conv, args, channels), ()
         shapes = tuple(place.shape(values[name].cut) for name in step.results)
         counts = tuple(self.count(name) for name in step.results)
         wanted = (first.cut,) if step.kernel in ("create", "random") else ()
@@ -282,18 +283,19 @@ def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
     return args, kwargs, tuple(numbers)
 
 
-def convolution(kind: str, args: tuple) -> tuple:
+def convolution(kind: str, args: tuple, channels: Sequence[int]) -> tuple:
     """Returns (image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its
-    gradients."""
+    gradients. `channels`: local sizes of dim 1 of its operands and result, from which the local groups follow."""
+    if kind == "weight":
+        gradient, x, stride, _, dilation, transposed, _, _ = args
+        image, centre = (gradient, x) if transposed else (x, gradient)
+        return image, centre, stride, dilation, channels[0 if transposed else 1] // max(channels[2], 1), False
     if kind == "output":
-        x, weight, _, stride, _, dilation, transposed, _, groups = args
-        return x, weight, stride, dilation, groups, bool(transposed)
-    if kind == "input":
-        gradient, weight, stride, _, dilation, transposed, _, groups = args
-        return gradient, weight, stride, dilation, groups, not transposed
-    gradient, x, stride, _, dilation, transposed, _, groups = args
-    image, centre = (gradient, x) if transposed else (x, gradient)
-    return image, centre, stride, dilation, groups, False
+        x, weight, _, stride, _, dilation, transposed, _, _ = args
+    else:
+        x, weight, stride, _, dilation, transposed, _, _ = args
+        transposed = not transposed
+    return x, weight, stride, dilation, channels[2 if transposed else 0] // max(channels[1], 1), bool(transposed)
 
 
 def sides_of(kind: str, args: tuple) -> tuple[int, ...]:

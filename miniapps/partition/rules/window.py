@@ -1,4 +1,5 @@
-"""Convolutions and their gradients. Samples may be cut, channels are contracted, places of the image have windows.
+"""Convolutions and their gradients. Samples and groups may be cut, channels of a group are contracted, places of the
+image have windows.
 
 result     (n, o, places)  of x (n, c, places), weight (o, c, kernel); transposed: weight (c, o, kernel)
 of input   the other kind of convolution, of the gradient by the same weight
@@ -8,7 +9,7 @@ of weight  a sum over samples and places: the input is read around the places of
 from collections.abc import Sequence
 
 from miniapps.partition.graphs.graph import Node, Tensor
-from miniapps.partition.rules.factors import CONTRACTING, Reach, Rule, all_whole, labelled
+from miniapps.partition.rules.factors import CONTRACTING, Reach, Rule, labelled
 
 
 def convolution(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -25,48 +26,49 @@ def input_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 def forward(node, tensors, stride, padding, dilation, transposed: bool, groups: int) -> Rule:
     """The rule from (n, c, places) to (n, o, places) by a weight (o, c, kernel), transposed (c, o, kernel)."""
-    if groups != 1:
-        return all_whole(node, tensors, f"a convolution in {groups} groups", "conv")
-    places = [f"place{d}" for d in range(len(stride))]
-    window = [f"window{d}" for d in range(len(stride))]
-    weight = ["c", "o", *window] if transposed else ["o", "c", *window]
     kernel = tensors[1].shape[2:]
     reaches = [
-        Reach(place, 0, 0, True, kernel[d], stride[d], dilation[d], padding[d], transposed)
-        for d, place in enumerate(places)
+        Reach(f"place{d}", 0, 0, True, kernel[d], stride[d], dilation[d], padding[d], transposed)
+        for d in range(len(stride))
     ]
-    return windowed(node, tensors, [["n", "c", *places], weight], [["n", "o", *places]], window, reaches)
+    return windowed(node, tensors, ("x", "weight"), "result", groups, transposed, reaches)
 
 
 def weight_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """partition.conv_weight_gradient(gradient, x, ...): the window moves over x, or over the gradient if transposed,
     and reads it around the places of the other operand."""
     stride, padding, dilation, transposed, _, groups = node.args[2:8]
-    if groups != 1:
-        return all_whole(node, tensors, f"a convolution in {groups} groups", "conv")
-    places = [f"place{d}" for d in range(len(stride))]
-    window = [f"window{d}" for d in range(len(stride))]
-    gradient, x = ["n", "o", *places], ["n", "c", *places]
-    weight = ["c", "o", *window] if transposed else ["o", "c", *window]
     kernel = node.results[0].shape[2:]
     image, centre = (0, 1) if transposed else (1, 0)
     reaches = [
-        Reach(place, image, centre, False, kernel[d], stride[d], dilation[d], padding[d], False)
-        for d, place in enumerate(places)
+        Reach(f"place{d}", image, centre, False, kernel[d], stride[d], dilation[d], padding[d], False)
+        for d in range(len(stride))
     ]
-    return windowed(node, tensors, [gradient, x], [weight], window, reaches)
+    return windowed(node, tensors, ("result", "x"), "weight", groups, transposed, reaches)
 
 
-def windowed(node, tensors, operands, results, window, reaches: list[Reach]) -> Rule:
-    """A rule with windows; places may be cut unless the stride exceeds the window."""
-    whole, why = list(window), ""
-    for reach in reaches:
-        if reach.stride > (reach.kernel - 1) * reach.dilation + 1:
-            whole.append(reach.label)
-            why = f"a stride of {reach.stride} is more than the window"
+def windowed(node, tensors, operands, result: str, groups: int, transposed: bool, reaches: list[Reach]) -> Rule:
+    """A rule with windows, whose tensors are `x`, `weight` and `result` of a convolution.
+
+    Channels are groups x channels of a group: each group has its own part of the weight.
+    """
+    shapes = dict(zip((*operands, result), (*(t.shape for t in tensors), node.results[0].shape), strict=True))
+    sizes = {"g": groups, "c": shapes["x"][1] // groups, "o": shapes["result"][1] // groups}
+    places = [reach.label for reach in reaches]
+    window = [f"window{d}" for d in range(len(reaches))]
+
+    def channels(label: str) -> tuple[str, ...]:
+        return tuple(part for part in ("g", label) if sizes[part] > 1)
+
+    first, second = ("c", "o") if transposed else ("o", "c")
+    labels = {
+        "x": ["n", channels("c"), *places],
+        "result": ["n", channels("o"), *places],
+        "weight": [channels(first), second, *window],
+    }
     return labelled(
-        node, tensors, operands, results, "conv", whole=whole, priority=CONTRACTING, fill=0.0,
-        reaches=tuple(reaches), reason=why,
+        node, tensors, [labels[name] for name in operands], [labels[result]], "conv", sizes, whole=window,
+        priority=CONTRACTING, fill=0.0, reaches=tuple(reaches),
     )  # fmt: skip
 
 

@@ -317,29 +317,17 @@ def pooled(d: Draft) -> str:
 
 
 def convolution(d: Draft) -> str:
-    n, c, o, kernel, stride, padding, dilation, transposed = convolved(d)
-    places = [int(d.rng.choice([6, 8, 12])) for _ in kernel]
-    weight = d.source(*((c, o) if transposed else (o, c)), *kernel)
-    none = (0,) * len(kernel)
-    how = (stride, padding, dilation, transposed, none, 1)
-    return d.node("aten.convolution.default", d.source(n, c, *places), weight, None, *how)
+    x, weight, how = convolved(d)
+    return d.node("aten.convolution.default", d.source(*x), d.source(*weight), None, *how)
 
 
 def convolution_gradient(d: Draft) -> str:
-    n, c, o, kernel, stride, padding, dilation, transposed = convolved(d)
-    places = [int(d.rng.choice([6, 8, 12])) for _ in kernel]
-    weight = (*((c, o) if transposed else (o, c)), *kernel)
-    none = (0,) * len(kernel)
-    how = (stride, padding, dilation, transposed, none, 1)
-    x, w = (torch.empty(s, device="meta") for s in ((n, c, *places), weight))
-    made = torch.ops.aten.convolution(x, w, None, *map(list_of, how)).shape
+    x, weight, how = convolved(d)
+    empty = (torch.empty(shape, device="meta") for shape in (x, weight))
+    made = torch.ops.aten.convolution(*empty, None, *map(list_of, how)).shape
     if d.flip():
-        return d.node(
-            "partition.conv_input_gradient", d.source(*made), d.source(*weight), *how, shape=(n, c, *places)
-        )
-    return d.node(
-        "partition.conv_weight_gradient", d.source(*made), d.source(n, c, *places), *how, shape=weight
-    )
+        return d.node("partition.conv_input_gradient", d.source(*made), d.source(*weight), *how, shape=x)
+    return d.node("partition.conv_weight_gradient", d.source(*made), d.source(*x), *how, shape=weight)
 
 
 def list_of(value):
@@ -347,13 +335,16 @@ def list_of(value):
 
 
 def convolved(d: Draft):
-    """Samples, channels, and the numbers of a window of one or two dims."""
+    """Shapes of image and weight, and the numbers of a window of one or two dims: strides up to 3 exceed some."""
     dims = d.one_of(1, 2)
     each = lambda *choices: tuple(int(d.rng.choice(choices)) for _ in range(dims))  # noqa: E731
-    kernel = each(1, 2, 3, 5)
+    kernel, stride = each(1, 2, 3, 5), each(1, 2, 3)
     dilation = tuple(1 if k == 5 else int(d.rng.choice([1, 2])) for k in kernel)
     padding = tuple(int(d.rng.integers(0, (k - 1) * s + 1)) for k, s in zip(kernel, dilation, strict=True))
-    return d.size(), d.one_of(1, 2, 4), d.one_of(1, 2, 4), kernel, each(1, 2, 3), padding, dilation, d.flip()
+    groups, c, o, transposed = d.one_of(1, 2, 4), d.one_of(1, 2, 4), d.one_of(1, 2, 4), d.flip()
+    image = d.size(), groups * c, *each(6, 8, 12)
+    weight = (groups * c, o, *kernel) if transposed else (groups * o, c, *kernel)
+    return image, weight, (stride, padding, dilation, transposed, (0,) * dims, groups)
 
 
 FIRST = (

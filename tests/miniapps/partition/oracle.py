@@ -234,14 +234,16 @@ class Oracle:
         """Without padding where there are windows."""
         own = step.target.startswith("partition")
         first, second = args[:2]
-        stride, padding, dilation, transposed, _, groups = args[2:8] if own else args[3:9]
+        stride, padding, dilation, transposed, _, _ = args[2:8] if own else args[3:9]
         padding, skip = list(padding), list(padding)
         for window in step.windows:
             padding[window.dim - 2] = 0
             skip[window.dim - 2] = window.skip(*self.span(window, owned))
         none = [0] * len(stride)
         if step.target == "partition.conv_weight_gradient":
+            groups = (first if transposed else second).shape[1] // shape[1]
             return weight_gradient(first, second, stride, padding, dilation, transposed, none, groups, shape)
+        groups = (shape if transposed != own else first.shape)[1] // second.shape[1]
         if transposed != own:
             full = torch.ops.aten.convolution(first, second, None, stride, none, dilation, True, none, groups)
             return cropped(full, skip, shape)
