@@ -80,7 +80,8 @@ class Window:
     A window of `kernel` elements, `dilation` apart, moves by `stride` over an operand with `padding` zeros on both
     sides. `of` is the result or, for the gradient of weights, the operand whose block is processed. Elements outside
     the operand are zeros. The operation is called on `needs(begin, end)` with padding 0 in this dim; if transposed, its
-    result is used from `skip(begin, end)` on, and is zero beyond its end.
+    result is used from `skip(begin, end)` on, and is zero beyond its end. A negative stride reads backwards. `wrap`:
+    places outside the operand are those at the other end.
     """
 
     operand: str
@@ -93,10 +94,13 @@ class Window:
     dilation: int
     padding: int
     transposed: bool = False
+    wrap: bool = False
 
     def needs(self, begin: int, end: int) -> tuple[int, int]:
         """[low, high) of the operand; low may be negative, high beyond the operand's size."""
         reach = (self.kernel - 1) * self.dilation
+        if self.stride < 0:
+            begin, end = end - 1, begin + 1
         if self.transposed:
             # With a stride longer than the window no place may be above `begin`: then from the place before it.
             low = min(-((reach - begin - self.padding) // self.stride), (begin + self.padding) // self.stride)

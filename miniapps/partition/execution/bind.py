@@ -19,6 +19,7 @@ from miniapps.partition.execution.bound import Added, Bound, BoundStep, Called, 
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Wanted
 from miniapps.partition.graphs.graph import tensors_in
 
+POOLED = "partition.pool_max_gradient"
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
 
 
@@ -112,6 +113,10 @@ class Binder:
         if conv is not None:
             channels = [place.shape(values[name].cut)[1] for name in (*tensors_in(step.args), *step.results)]
             target, args, kwargs = f"conv.{conv}", convolution(conv, args, channels), ()
+        if (
+            target == "partition.places" and "@halo" in operands[0]
+        ):  # which has the places that are read, ascending
+            target, args = "partition.stepped", (args[0], args[1], args[3])
         shapes = tuple(place.shape(values[name].cut) for name in step.results)
         counts = tuple(self.count(name) for name in step.results)
         wanted = (first.cut,) if step.kernel in ("create", "random") else ()
@@ -159,7 +164,7 @@ class Binder:
         if not step.windows and not present:
             return operands, ()
         if not over and not step.windows:
-            sides = () if conv is None else sides_of(conv, step.args)
+            sides = sides_of(conv, step) or ()
             shape = place.shape(values[step.results[0]].cut)
             n, m = len(operands), len(step.results)
             padding = self.padding(step, [values[name].cut for name in operands], step.over)
@@ -195,30 +200,29 @@ class Binder:
     def halo(
         self, step: Compute, operands: tuple[str, ...], windows: list[Window], by: Mapping[str, str]
     ) -> tuple[tuple[str, ...], dict[int, tuple[Window, Halo]]]:
-        """Returns the operands, one of them extended by its halo, and the windows and halos by dim of this operand."""
-        if not windows:
-            return operands, {}
-        name = windows[0].operand
-        value = self.plan.values[name]
+        """Returns the operands, some of them extended by halos, and the windows and halos by dim, which are those of
+        each such operand."""
         halos = {}
-        wanted: list = list(value.cut)
-        for window in windows:
-            halo = Halo(window, self.plan.values[window.of].shape[window.of_dim], by[window.axis])
-            halos[window.dim] = (window, halo)
-            wanted[window.dim] = halo
-        key = name, tuple(wanted)
-        if key not in self.halos:
-            self.halos[key] = f"{name}@halo{len(self.halos)}"
-            self.steps.append(Moved(step.node, (name,), (self.halos[key],), (tuple(wanted),)))
-        at = operands.index(name)
-        return (*operands[:at], self.halos[key], *operands[at + 1 :]), halos
+        for name in dict.fromkeys(window.operand for window in windows):
+            wanted: list = list(self.plan.values[name].cut)
+            for window in windows:
+                if window.operand == name:
+                    halo = Halo(window, self.plan.values[window.of].shape[window.of_dim], by[window.axis])
+                    halos[window.dim] = (window, halo)
+                    wanted[window.dim] = halo
+            key = name, tuple(wanted)
+            if key not in self.halos:
+                self.halos[key] = f"{name}@halo{len(self.halos)}"
+                self.steps.append(Moved(step.node, (name,), (self.halos[key],), (tuple(wanted),)))
+            operands = tuple(self.halos[key] if other == name else other for other in operands)
+        return operands, halos
 
     def split(
         self, step, operands, conv, over, runs: dict[str, list[Run]], windows, halos
     ) -> Iterable[Called]:
         """Yields a call for each combination of blocks, or of runs of blocks."""
         place, values = self.place, self.plan.values
-        named = {halo: windows[0].operand for halo in set(operands) - values.keys()}
+        named = {halo: halo.rpartition("@")[0] for halo in set(operands) - values.keys()}
         cuts = [values[named.get(name, name)].cut for name in operands]
         groups = {dim: place.groups(halo) for dim, (_, halo) in halos.items()}
         multiple = len(over) > 0
@@ -249,8 +253,8 @@ class Binder:
                 into.append((at, place.part(values[name].cut, chosen)))
             shape = into[0][1].shape if into[0][1] is not None else place.shape(values[step.results[0]].cut)
             sides: tuple[int, ...] = ()
-            if conv is not None:
-                sides = tuple(lows.get(d + 2, side) for d, side in enumerate(sides_of(conv, step.args)))
+            if (before := sides_of(conv, step)) is not None:
+                sides = tuple(lows.get(d + 2, side) for d, side in enumerate(before))
             padding = self.padding(step, cuts, [axis for axis in step.over if axis not in runs])
             yield Called(parts, partials, tuple(into), shape, sides, padding)
 
@@ -295,9 +299,18 @@ def convolution(kind: str, args: tuple, channels: Sequence[int]) -> tuple:
     else:
         x, weight, stride, _, dilation, transposed, _, _ = args
         transposed = not transposed
-    return x, weight, stride, dilation, channels[2 if transposed else 0] // max(channels[1], 1), bool(transposed)
+    return (
+        x,
+        weight,
+        stride,
+        dilation,
+        channels[2 if transposed else 0] // max(channels[1], 1),
+        bool(transposed),
+    )
 
 
-def sides_of(kind: str, args: tuple) -> tuple[int, ...]:
-    """The padding of a convolution or its gradient."""
-    return args[4] if kind == "output" else args[3]
+def sides_of(kind: str | None, step: Compute) -> tuple[int, ...] | None:
+    """The padding of a convolution or its gradient; zeros for the gradient of pooled images, else None."""
+    if kind is None:
+        return (0,) * len(step.args[2]) if step.target == POOLED else None
+    return step.args[4] if kind == "output" else step.args[3]

@@ -168,7 +168,7 @@ class Writer:
         """Write a call; returns the variables of its results."""
         kwargs = dict(step.kwargs)
         args = [self.literal(argument, operands, call.shape) for argument in step.args]
-        if step.target.startswith("conv."):
+        if call.sides:
             args += [repr(call.sides), repr(tuple(call.shape[2:]))]
         args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
         if self.timed is not None:
@@ -271,6 +271,9 @@ class Writer:
             )
             return
         name = step.target.split(".")[1]
+        if name == "rows":
+            self.variables[step.results[0]] = self.constant(torch.from_numpy(np.array(indices[0])))
+            return
         if name == "full":
             value = step.args[1]
             if math.prod(shape) * dtype.itemsize > KEPT_BYTES:

@@ -27,6 +27,7 @@ from kernels.contract import native
 from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import ChoiceError, meets
 from miniapps.partition.execution.fixed import fixed
+from miniapps.partition.execution.parts import PARTS
 
 aten = torch.ops.aten
 VECTOR = 64  # elements, a multiple of every vector length
@@ -60,6 +61,8 @@ NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softma
 def named(target: str) -> Callable:
     """torch's function for a target of the graph."""
     name, *overload = target.split(".")[1:]
+    if target.startswith("partition."):
+        return PARTS[name]
     if name == "view":
         return torch.reshape
     packet = getattr(aten, name)
@@ -118,10 +121,11 @@ class Kernels:
     def same_anywhere(self, name: str, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
         """The function of an operation that is neither a chain nor attention, with the bits of any processor. Raises
         ChoiceError if there is none."""
-        if (own := fixed(name, kwargs, self.threads)) is not None:
-            return own
+        if (function := fixed(name, kwargs, self.threads)) is not None:
+            return function
         exact = name in ROUNDED and "alpha" not in kwargs and "rounding_mode" not in kwargs
-        if exact or name in EXACT or kernel in ("view", "create", "random"):
+        own = target.startswith("partition.") and name != "scan_blocks"  # which calls torch's cumsum
+        if exact or own or name in EXACT or kernel in ("view", "create", "random"):
             return named(target)
         raise ChoiceError(f"torch computes {name}, and chooses its kernels by the processor")
 

@@ -191,7 +191,7 @@ class Place:
         if isinstance(wanted, Halo):
             places = [np.arange(low, high) for low, high in self.groups(wanted)]
             found = np.concatenate(places) if places else np.empty(0, np.int64)
-            return np.where((found >= 0) & (found < n), found, -1)
+            return found % n if wanted.window.wrap else np.where((found >= 0) & (found < n), found, -1)
         found = np.zeros(1, np.int64)
         for size, axis in wanted:
             if axis is None:

@@ -23,6 +23,8 @@ from miniapps.partition.planning.annotate import Annotated, Given, fitted
 from miniapps.partition.planning.decide import Decision, decide, placed
 from miniapps.partition.planning.partials import Partial, place
 from miniapps.partition.planning.propagate import propagate, ruled
+from miniapps.partition.planning.smaller import written
+from miniapps.partition.rules.factors import Reach
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
 
 SIZED = {"view": 1, "expand": 1, "full": 0}  # position of the argument with the shape of the result
@@ -42,8 +44,13 @@ def plan(
     """
     known = Axes(axes, together)
     annotated = fitted(graph, known, annotations)
-    nodes = ruled(graph)
-    wishes = propagate(graph, nodes, known, annotated)
+    while True:
+        nodes = ruled(graph)
+        wishes = propagate(graph, nodes, known, annotated)
+        smaller = written(graph, nodes, wishes, known)
+        if smaller is None:
+            break
+        graph = smaller
     computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
     sources = computed | {a.name: a.cut for a in annotated if a.stored}
     decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
@@ -191,7 +198,7 @@ class Emitter:
         rule = decision.ruled.rule
         for reach in rule.reaches:
             dim = decision.assignment.get(reach.label)
-            if dim is None or reach.kernel == reach.stride == 1:
+            if dim is None or is_pointwise(decision, reach):
                 continue
             of_labels = (rule.results if reach.of_result else rule.operands)[reach.of]
             axis = dim[0][1]
@@ -207,6 +214,7 @@ class Emitter:
                 reach.dilation,
                 reach.padding,
                 reach.transposed,
+                reach.wrap,
             )
 
     def cut_as(self, name: str, cut: Cut, node: str) -> str:
@@ -267,6 +275,16 @@ class Emitter:
             self.totals[operand] = total
         results = tuple(self.totals[operand] for operand in operands)
         self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
+
+
+def is_pointwise(decision: Decision, reach: Reach) -> bool:
+    """Whether each place of a window is that of its result, so that both have the same blocks."""
+    sizes = {
+        tensor.shape[labels.index((reach.label,))]
+        for labels, tensor in zip(decision.ruled.labels(), decision.ruled.tensors, strict=True)
+        if (reach.label,) in labels
+    }
+    return reach.kernel == reach.stride == 1 and reach.padding == 0 and len(sizes) == 1 and not reach.wrap
 
 
 def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:

@@ -1,7 +1,8 @@
 """Propagates axes from annotated tensors through the graph, forward and backward, to a fixed point.
 
 Axes of the lowest user priority number propagate first: through operations on elements and shapes, then also through
-normalisations and lookups, then also through contractions and windows. A tensor keeps its first axis; a later axis must
+normalisations and lookups, then also through contractions and windows, at last along dims that an operation needs whole
+unless it is written in smaller ones (`smaller`). A tensor keeps its first axis; a later axis must
 agree, or stops there. Annotated tensors never change. The result is a preferred cut of each value; `decide` chooses the
 cut of each operation.
 """
@@ -9,7 +10,7 @@ cut of each operation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from miniapps.partition.cuts.axes import Cut, axes_of, is_cut, merge, whole
 from miniapps.partition.graphs.graph import Graph, Node, Tensor
@@ -17,6 +18,8 @@ from miniapps.partition.planning.annotate import Annotated, require_agreement
 from miniapps.partition.rules import Rule, rule
 from miniapps.partition.rules.factors import CONTRACTING, Labels
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, take
+
+PARTING = CONTRACTING + 1  # the priority of dims that only smaller operations can cut
 
 
 class Ruled:
@@ -80,7 +83,17 @@ def propagate(
                 state.cuts[a.name] = a.cut
         for operations in range(CONTRACTING + 1):
             state.run(operations)
+        state.lead(graph, flowing)
+        state.run(PARTING)
     return state.cuts
+
+
+def wished(ruled: Ruled, rule: Rule, wishes: Mapping[str, Cut], axes: Axes) -> Assignment:
+    """The cuts of the labels of a rule that follow from those of the tensors."""
+    assignment: Assignment = {}
+    for labels, tensor in zip(ruled.labels(), ruled.tensors, strict=True):
+        take(rule, labels, wishes[tensor.name], assignment, axes)
+    return fitting(rule, assignment, ruled.shapes, axes)
 
 
 class _Flow:
@@ -98,34 +111,40 @@ class _Flow:
         """Propagate to a fixed point, through nodes of this priority or an earlier one."""
         waiting = deque(
             k for k, node in enumerate(self.nodes)
-            if node.rule.priority <= operations and node.rule.cuttable
+            if node.rule.priority <= operations and (node.rule.cuttable or operations == PARTING)
         )  # fmt: skip
         queued = set(waiting)
         while waiting:
             k = waiting.popleft()
             queued.discard(k)
-            for name in self.visit(self.nodes[k]):
+            node = self.nodes[k]
+            for name in self.visit(node, node.rule.opened if operations == PARTING else node.rule):
                 for other in self.beside[name]:
                     if other not in queued and other != k and self.nodes[other].rule.priority <= operations:
                         queued.add(other)
                         waiting.append(other)
 
-    def visit(self, node: Ruled) -> list[str]:
+    def lead(self, graph: Graph, annotated: Iterable[Annotated]) -> None:
+        """Gradients that are made by adding at indices, which tell nothing of rows, get the cut of their parameter."""
+        made = {tensor.name for node in self.nodes if node.rule.kernel == "scatter" for tensor in node.made}
+        cuts = {a.key: a.cut for a in annotated}
+        for key, name in graph.gradients:
+            if key in cuts and name in made:
+                self.cuts[name] = self.extended(self.cuts[name], cuts[key])
+
+    def visit(self, node: Ruled, rule: Rule) -> list[str]:
         """Propagate axes between the tensors of a node; returns the names of changed tensors."""
         cuts = [self.cuts[tensor.name] for tensor in node.tensors]
         if not any(is_cut(dim) for cut in cuts for dim in cut):
             return []
-        assignment: Assignment = {}
-        for labels, cut in zip(node.labels(), cuts, strict=True):
-            take(node.rule, labels, cut, assignment, self.axes)
-        assignment = fitting(node.rule, assignment, node.shapes, self.axes)
+        assignment = wished(node, rule, self.cuts, self.axes)
         if not assignment:
             return []
         changed = []
         for (labels, shape), tensor, old in zip(node.shapes(), node.tensors, cuts, strict=True):
             if tensor.name in self.fixed:
                 continue
-            new = self.extended(self.cuts[tensor.name], cut_of(labels, shape, assignment, node.rule.sizes))
+            new = self.extended(self.cuts[tensor.name], cut_of(labels, shape, assignment, rule.sizes))
             if new != old:
                 self.cuts[tensor.name] = new
                 changed.append(tensor.name)

@@ -15,16 +15,22 @@ def product(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Samples and heads may be cut: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast."""
+    """Samples, heads and queries may be cut: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast. The
+    queries of causal attention need a mask for it: the local ones do not begin with the first key."""
     read, made = ["bhqd", "bhkd", "bhkd"], ["bhqd", "bhq"]
-    if "backward" in node.target:  # gradient, q, k, v, result, logsumexp -> gradients of q, k, v
+    backward = "backward" in node.target
+    if backward:  # gradient, q, k, v, result, logsumexp -> gradients of q, k, v
         read, made = ["bhqd", "bhqd", "bhkd", "bhkd", "bhqd", "bhq"], ["bhqd", "bhkd", "bhkd"]
     if len(tensors) > len(read):
         read.append("bhqk"[-len(tensors[-1].shape) :])
     if tensors[1].shape[1] != tensors[0].shape[1]:
         return all_whole(node, tensors, "queries and keys have different numbers of heads", "rowwise")
     why = "attention is a softmax over all keys"
-    return labelled(node, tensors, read, made, "rowwise", whole="qkd", priority=CONTRACTING, reason=why)
+    causal = bool(node.args[7 if backward else 4]) if len(node.args) > (7 if backward else 4) else False
+    return labelled(
+        node, tensors, read, made, "rowwise", whole="kd", parted="q" if causal else "", priority=CONTRACTING,
+        fill=0.0, reason=why,
+    )  # fmt: skip
 
 
 RULES = {

@@ -8,7 +8,8 @@ is never cut. The dims of a window share one label, although operand and result 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from miniapps.partition.graphs.graph import Node, Tensor
 
@@ -32,6 +33,7 @@ class Reach:
     dilation: int
     padding: int
     transposed: bool
+    wrap: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Rule:
 
     `linear`: sets of positions of operands that may be partial together while the others are not; the result is then
     partial, with the correct sum. `fill`: value of elements that pad a summed dim. `reason`: why labels are whole.
+    `parted`: labels among the whole ones that may be cut if the operation is written in smaller ones
+    (`planning.smaller`).
     """
 
     operands: tuple[Labels, ...]
@@ -53,10 +57,16 @@ class Rule:
     fill: float | None = None
     reaches: tuple[Reach, ...] = ()
     reason: str = ""
+    parted: frozenset[Label] = frozenset()
     cuttable: frozenset[Label] = field(init=False)
 
     def __post_init__(self):
         object.__setattr__(self, "cuttable", frozenset(self.sizes) - self.whole)
+
+    @cached_property
+    def opened(self) -> Rule:
+        """The rule of the smaller operations together: parted labels may be cut."""
+        return replace(self, whole=self.whole - self.parted, parted=frozenset()) if self.parted else self
 
 
 def labelled(
@@ -67,12 +77,14 @@ def labelled(
     kernel: str,
     sizes: Mapping[Label, int] | None = None,
     whole: Iterable[Label] = (),
+    parted: Iterable[Label] = (),
+    reaches: tuple[Reach, ...] = (),
     **more,
 ) -> Rule:
     """A rule from a label, or a tuple of labels, per dim; dims of size 1 get no label.
 
-    `sizes` is needed for dims with several labels; other labels have the size of their dim, labels of windows the size
-    in the result.
+    `parted` labels are whole too. `sizes` is needed for dims with several labels; other labels have the size of their
+    dim, labels of windows the size in the result.
     """
     known: dict[Label, int] = dict(sizes or {})
 
@@ -91,7 +103,16 @@ def labelled(
     read = [of(tensor, dims) for tensor, dims in zip(tensors, operands, strict=True)]
     used = {label for labels in (*made, *read) for dim in labels for label in dim}
     known = {label: n for label, n in known.items() if label in used}
-    return Rule(tuple(read), tuple(made), known, kernel, whole=frozenset(whole), **more)
+    lone = set()  # a window over, or for, a single place
+    for reach in reaches:
+        of = (made if reach.of_result else read)[reach.of]
+        if (reach.label,) not in of or (reach.label,) not in read[reach.operand]:
+            lone.add(reach.label)
+    parted = (frozenset(parted) & known.keys()) - lone
+    whole = frozenset(whole) | parted | lone
+    return Rule(
+        tuple(read), tuple(made), known, kernel, whole=whole, parted=parted, reaches=tuple(reaches), **more
+    )
 
 
 def all_whole(node: Node, tensors: Sequence[Tensor], reason: str, kernel: str = "torch") -> Rule:

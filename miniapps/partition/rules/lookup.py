@@ -12,7 +12,7 @@ def embedding(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """(rows, columns), indices -> (indices, columns)."""
     places = [f"i{d}" for d in range(len(tensors[1].shape))]
     return labelled(
-        node, tensors, [["row", "column"], places], [[*places, "column"]], "lookup", whole=["row"],
+        node, tensors, [["row", "column"], places], [[*places, "column"]], "lookup", parted=["row"],
         priority=NORMALISING, reason=TABLE,
     )  # fmt: skip
 
@@ -23,7 +23,7 @@ def embedding_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
         return all_whole(node, tensors, "scaled by how often an index occurs", "scatter")
     places = [f"i{d}" for d in range(len(tensors[1].shape))]
     return labelled(
-        node, tensors, [[*places, "column"], places], [["row", "column"]], "scatter", whole=["row"],
+        node, tensors, [[*places, "column"], places], [["row", "column"]], "scatter", parted=["row"],
         priority=NORMALISING, fill=0.0, linear=(frozenset({0}),), reason=TABLE,
     )  # fmt: skip
 
@@ -35,32 +35,42 @@ def index_select(node: Node, tensors: Sequence[Tensor]) -> Rule:
     dims = list(range(rank))
     result = ["i" if d == dim else d for d in dims]
     return labelled(
-        node, tensors, [dims, ["i"]], [result], "lookup", whole=[dim], priority=NORMALISING, reason=TABLE
+        node, tensors, [dims, ["i"]], [result], "lookup", parted=[dim], priority=NORMALISING, reason=TABLE
     )
 
 
 def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """gather, scatter, scatter_add: `dim` is whole; the others may be cut if all tensors have the same size there."""
     rank = len(node.results[0].shape)
-    dim = node.args[1] % rank
-    shapes = [tensor.shape for tensor in (*tensors, *node.results)]
-    if any(len(s) != rank for s in shapes):
+    if any(len(tensor.shape) != rank for tensor in tensors):
         return all_whole(node, tensors, "tensors of another rank", "lookup")
+    kernel = "scatter" if "scatter" in node.target else "lookup"
+    return at_rows(node, tensors, node.args[1] % rank, kernel)
+
+
+def at_rows(node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, with_rows: bool = False) -> Rule:
+    """The rule of x and other tensors with its dims, of which the second has indices into `dim`; `with_rows`: the last
+    operand has the places of dim `dim` of x."""
+    rank = len(node.results[0].shape)
+    others = tensors[: len(tensors) - with_rows]
+    shapes = [tensor.shape for tensor in (*others, *node.results)]
     whole, labels = [], []
     for k, shape in enumerate(shapes):
-        own = []
+        own: list = []
         for d in range(rank):
-            alike = d != dim and all(other[d] == shape[d] for other in shapes)
-            label = d if alike else (k, d)
-            own.append((label,))
-            if not alike:
-                whole.append(label)
+            label: tuple = (d,)
+            if d == dim:
+                of_x = k == 0 or (kernel == "scatter" and k == len(others))
+                label = ("row",) if of_x else ("chosen",)
+            elif any(other[d] != shape[d] for other in shapes):
+                label = (("other", k, d),)
+                whole.append(label[0])
+            own.append(label)
         labels.append(own)
-    kernel = "scatter" if "scatter" in node.target else "lookup"
-    why = f"dim {dim} is what indices point into"
+    rows = [[("row",)]] if with_rows else []
     return labelled(
-        node, tensors, labels[: len(tensors)], labels[len(tensors) :], kernel, whole=whole,
-        priority=NORMALISING, reason=why,
+        node, tensors, [*labels[: len(others)], *rows], labels[len(others) :], kernel, whole=[*whole, "chosen"],
+        parted=() if with_rows else ["row"], priority=NORMALISING, reason=f"indices point into dim {dim}",
     )  # fmt: skip
 
 
@@ -71,7 +81,7 @@ def index(node: Node, tensors: Sequence[Tensor]) -> Rule:
     dims, read, _ = indexed(len(x.shape), indices, tensors[1 : 1 + count])
     whole = [d for d, i in enumerate(indices) if i is not None]
     return labelled(
-        node, tensors, [range(len(x.shape)), *read], [dims], "lookup", whole=whole, priority=NORMALISING,
+        node, tensors, [range(len(x.shape)), *read], [dims], "lookup", parted=whole, priority=NORMALISING,
         reason=TABLE,
     )  # fmt: skip
 
@@ -81,12 +91,13 @@ def index_put(node: Node, tensors: Sequence[Tensor]) -> Rule:
     x, indices = tensors[0], node.args[1]
     count = sum(i is not None for i in indices)
     dims, read, behind = indexed(len(x.shape), indices, tensors[1 : 1 + count])
-    whole = [d for d, i in enumerate(indices) if i is not None] + behind
+    pointed = [d for d, i in enumerate(indices) if i is not None]
     values = dims[len(dims) - len(tensors[-1].shape) :]
     own = range(len(x.shape))
     return labelled(
-        node, tensors, [own, *read, values], [own], "scatter", whole=whole, priority=NORMALISING, reason=TABLE
-    )
+        node, tensors, [own, *read, values], [own], "scatter", whole=behind, parted=pointed,
+        priority=NORMALISING, reason=TABLE,
+    )  # fmt: skip
 
 
 def indexed(rank: int, indices: Sequence, tensors: Sequence[Tensor]):

@@ -32,13 +32,14 @@ def softmax(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """The normalised dim is whole; in the backward pass it is the argument after two tensors."""
     dim = node.args[len(tensors)]
     why = f"dim {dim} is normalised"
-    return along(node, tensors, dim, "rowwise", why, priority=NORMALISING)
+    return along(node, tensors, dim, "rowwise", why, True, priority=NORMALISING)
 
 
 def scan(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The scanned dim is whole."""
+    """The scanned dim is whole; only sums are parted, products and logarithms are not."""
     dim = node.args[1] if len(node.args) > 1 else 0
-    return along(node, tensors, dim, "rowwise", f"dim {dim} is scanned", priority=NORMALISING)
+    parted = operation(node.target) == "cumsum"
+    return along(node, tensors, dim, "rowwise", f"dim {dim} is scanned", parted, priority=NORMALISING)
 
 
 def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -65,8 +66,9 @@ def of_rows(node: Node, tensors: Sequence[Tensor]) -> Rule:
     taken = [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
     keep = len(node.args) > 2 and bool(node.args[2])
     kept = range(rank) if keep else [d for d in range(rank) if d not in taken]
+    parted = taken if operation(node.target) == "logsumexp" else ()
     return labelled(
-        node, tensors, [range(rank)], [kept], "rowwise", whole=taken, priority=NORMALISING,
+        node, tensors, [range(rank)], [kept], "rowwise", whole=taken, parted=parted, priority=NORMALISING,
         reason="rows are taken together",
     )  # fmt: skip
 
@@ -89,7 +91,7 @@ def layer_norm(node: Node, tensors: Sequence[Tensor]) -> Rule:
     normal = list(range(rank - len(node.args[1]), rank))
     operands = [range(rank), *[normal] * (len(tensors) - 1)]
     return labelled(
-        node, tensors, operands, [range(rank)] * 3, "rowwise", whole=normal, priority=NORMALISING,
+        node, tensors, operands, [range(rank)] * 3, "rowwise", parted=normal, priority=NORMALISING,
         reason="normalised dims are whole",
     )  # fmt: skip
 
@@ -101,7 +103,7 @@ def layer_norm_backward(node: Node, tensors: Sequence[Tensor]) -> Rule:
     operands = [range(rank)] * 4 + [normal] * (len(tensors) - 4)
     results = [range(rank) if result.name.endswith(".0") else normal for result in node.results]
     return labelled(
-        node, tensors, operands, results, "rowwise", whole=normal, priority=NORMALISING, fill=0.0,
+        node, tensors, operands, results, "rowwise", parted=normal, priority=NORMALISING, fill=0.0,
         reason="normalised dims are whole",
     )  # fmt: skip
 

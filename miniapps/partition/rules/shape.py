@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from miniapps.partition.graphs.graph import Node, Tensor
-from miniapps.partition.rules.factors import Rule, all_whole, labelled
+from miniapps.partition.rules.factors import Reach, Rule, all_whole, labelled
 
 FIRST = (frozenset({0}),)
 
@@ -77,48 +77,76 @@ def expand(node: Node, tensors: Sequence[Tensor]) -> Rule:
     return labelled(node, tensors, [range(rank - len(tensors[0].shape), rank)], [range(rank)], "view")
 
 
-def along(node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, reason: str, **more) -> Rule:
-    """A rule for operands and results with the same dims; `dim` is whole."""
+def along(
+    node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, reason: str, parted: bool, **more
+) -> Rule:
+    """A rule for operands and results with the same dims; `dim` is whole, perhaps `parted`."""
     rank = len(node.results[0].shape)
-    operands = [range(rank)] * len(tensors)
-    own = [*range(rank)]
-    return labelled(
-        node, tensors, operands, [own] * len(node.results), kernel, whole=[dim % rank], reason=reason, **more
-    )
+    if not rank:
+        return all_whole(node, tensors, reason, kernel)
+    more["parted" if parted else "whole"] = [dim % rank]
+    operands, results = [range(rank)] * len(tensors), [range(rank)] * len(node.results)
+    return labelled(node, tensors, operands, results, kernel, reason=reason, **more)
+
+
+def shifted(dim: int, scale: int = 1, offset: int = 0, wrap: bool = False, operand: int = 0) -> Reach:
+    """Place j of `dim` of the result is place scale j + offset of the operand."""
+    return Reach(dim, operand, 0, True, 1, scale, 1, -offset, False, wrap)
 
 
 def cat(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The dim along which tensors are joined is whole."""
-    dim = node.args[1] if len(node.args) > 1 else 0
-    if any(len(tensor.shape) != len(node.results[0].shape) for tensor in tensors):
+    """The dim along which tensors are joined is parted. Operands much smaller than the longest stay whole there."""
+    rank = len(node.results[0].shape)
+    dim = (node.args[1] if len(node.args) > 1 else 0) % max(rank, 1)
+    if any(len(tensor.shape) != rank for tensor in tensors):
         return all_whole(node, tensors, "tensors of another rank are joined", "view")
-    together = (frozenset(range(len(tensors))),)
-    return along(node, tensors, dim, "view", f"dim {dim} is joined", linear=together)
+    longest = max(tensor.shape[dim] for tensor in tensors)
+    begin, reaches = 0, []
+    operands: list = []
+    for k, tensor in enumerate(tensors):
+        cut = 2 * tensor.shape[dim] >= longest
+        operands.append([d if d != dim or cut else f"short{k}" for d in range(rank)])
+        if cut:
+            reaches.append(shifted(dim, offset=-begin, operand=k))
+        begin += tensor.shape[dim]
+    short = [f"short{k}" for k in range(len(tensors))]
+    return labelled(
+        node, tensors, operands, [range(rank)], "view", whole=short, parted=[dim], reaches=tuple(reaches),
+        reason=f"dim {dim} is joined", linear=(frozenset(range(len(tensors))),),
+    )  # fmt: skip
 
 
 def slice_of(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The sliced dim is whole."""
-    dim = node.args[1]
-    return along(node, tensors, dim, "view", f"a part of dim {dim} is taken", linear=FIRST)
+    """The sliced dim is parted."""
+    _, dim, begin, _, step = node.args
+    reach = shifted(dim, step, begin)
+    why = f"a part of dim {dim} is taken"
+    return along(node, tensors, dim, "view", why, True, linear=FIRST, reaches=(reach,))
 
 
 def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Padded dims are whole."""
+    """Padded dims are parted."""
     rank, border = len(node.results[0].shape), node.args[1]
-    padded = [rank - 1 - k for k in range(len(border) // 2) if border[2 * k] or border[2 * k + 1]]
+    before = {
+        rank - 1 - k: border[2 * k] for k in range(len(border) // 2) if border[2 * k] or border[2 * k + 1]
+    }
+    reaches = tuple(shifted(d, offset=-n) for d, n in before.items())
     dims = range(rank)
-    return labelled(node, tensors, [dims], [dims], "view", whole=padded, reason="padded dims are whole")
+    return labelled(
+        node, tensors, [dims], [dims], "view", parted=before, reaches=reaches, reason="padded dims are whole"
+    )
 
 
 def into(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """select_scatter and slice_scatter: the dim that gets a new part is whole."""
+    """select_scatter and slice_scatter: the dim that gets a new part is parted, the part whole there."""
     rank = len(node.results[0].shape)
     dim = node.args[2] % rank
     part: list = [d for d in range(rank) if d != dim]
     if len(tensors[1].shape) == rank:
         part.insert(dim, "part")
     return labelled(
-        node, tensors, [range(rank), part], [range(rank)], "view", whole=[dim, "part"],
+        node, tensors, [range(rank), part], [range(rank)], "view", whole=["part"],
+        parted=[dim] if len(node.args) < 6 or node.args[5] == 1 else [],
         reason=f"a part of dim {dim} is put there",
     )  # fmt: skip
 
@@ -133,13 +161,32 @@ def repeat(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def flip(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """flip and roll: the flipped or rolled dims are whole."""
-    rank = len(node.results[0].shape)
-    dims = node.args[-1] if len(node.args) > 1 and node.args[-1] else range(rank)
-    turned = [d % rank for d in dims]
+    """The flipped dims are parted."""
+    shape = node.results[0].shape
+    return turned(node, tensors, [shifted(d % len(shape), -1, shape[d] - 1) for d in node.args[1]])
+
+
+def roll(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The rolled dims are parted; without dims all are whole, because the elements are rolled in one row."""
+    shape = node.results[0].shape
+    shifts, dims = (*node.args[1:], ())[:2]
+    if not dims:
+        return all_whole(node, tensors, "all elements are rolled in one row", "view")
+    return turned(
+        node, tensors,
+        [shifted(d % len(shape), 1, -n % shape[d], True) for n, d in zip(shifts, dims, strict=True)],
+    )  # fmt: skip
+
+
+def turned(node: Node, tensors: Sequence[Tensor], reaches: Sequence[Reach]) -> Rule:
+    """A rule for operand and result of one shape, of which some dims are moved in themselves."""
+    dims, moved = range(len(node.results[0].shape)), [reach.label for reach in reaches]
+    if len(set(moved)) < len(moved):
+        return all_whole(node, tensors, "a dim is turned twice", "view")
     return labelled(
-        node, tensors, [range(rank)], [range(rank)], "view", whole=turned, reason="turned dims are whole"
-    )
+        node, tensors, [dims], [dims], "view", parted=moved, reaches=tuple(reaches),
+        reason="turned dims are whole",
+    )  # fmt: skip
 
 
 def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -171,7 +218,8 @@ RULES = {
     "cat": cat,
     "slice": slice_of,
     "constant_pad_nd": pad,
-    **dict.fromkeys(("flip", "roll"), flip),
+    "flip": flip,
+    "roll": roll,
     **dict.fromkeys(("select_scatter", "slice_scatter"), into),
     "repeat": repeat,
     "tril": diagonal_part,

@@ -47,7 +47,9 @@ def weight_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
     return windowed(node, tensors, ("result", "x"), "weight", groups, transposed, reaches)
 
 
-def windowed(node, tensors, operands, result: str, groups: int, transposed: bool, reaches: list[Reach]) -> Rule:
+def windowed(
+    node, tensors, operands, result: str, groups: int, transposed: bool, reaches: list[Reach]
+) -> Rule:
     """A rule with windows, whose tensors are `x`, `weight` and `result` of a convolution.
 
     Channels are groups x channels of a group: each group has its own part of the weight.
@@ -73,15 +75,32 @@ def windowed(node, tensors, operands, result: str, groups: int, transposed: bool
 
 
 def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Samples and channels may be cut; places are whole, because indices refer to the whole image."""
-    rank = len(node.results[0].shape)
-    lead = rank - 2
-    operands = [[*range(lead), *[f"{k}.{d}" for d in range(2)]] for k in range(len(tensors))]
-    results = [[*range(lead), *[f"result{d}" for d in range(2)]]] * len(node.results)
-    places = [label for labels in (*operands, *results) for label in labels[lead:]]
-    return labelled(
-        node, tensors, operands, results, "rowwise", whole=places, reason="pooled images are whole"
+    """Samples and channels may be cut; places are parted, from the image to what is pooled."""
+    lead = len(node.results[0].shape) - 2
+    backward = "backward" in node.target
+    at = 2 if backward else 1
+    kernel, stride, padding, more = pooled(node, at)
+    dilation = both(more[0]) if node.target.startswith("aten.max") and more else (1, 1)
+    dims = range(lead + 2)
+    reaches = tuple(
+        Reach(lead + d, 0, 0, True, kernel[d], stride[d], dilation[d], padding[d], backward) for d in range(2)
     )
+    return labelled(
+        node, tensors, [dims] * len(tensors), [dims] * len(node.results), "rowwise",
+        parted=[lead, lead + 1], reaches=reaches, reason="pooled images are whole",
+    )  # fmt: skip
+
+
+def pooled(node: Node, at: int) -> tuple:
+    """(kernel, stride, padding) of a pool, from its argument `at` on, and the arguments after them."""
+    kernel, stride, padding = (*node.args[at : at + 3], *((), (), 0)[len(node.args[at : at + 3]) :])
+    return both(kernel), both(stride or kernel), both(padding), node.args[at + 3 :]
+
+
+def both(value) -> tuple[int, int]:
+    """A number for both dims of an image, given once or twice."""
+    numbers = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return (numbers * 2)[:2]
 
 
 RULES = {

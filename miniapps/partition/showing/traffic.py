@@ -119,10 +119,11 @@ class Counter:
             for rank in range(self.mesh.size):
                 own = [self.places(dim, rank) for dim in value.cut]
                 read = [
-                    own[d] | self.read(windows[d], value.shape[d], rank) if d in windows else own[d]
+                    self.read(windows[d], value.shape[d], rank) if d in windows else own[d]
                     for d in range(len(own))
                 ]
-                total += (prod(map(len, read)) - prod(map(len, own))) * ITEMSIZE[value.dtype]
+                there = prod(len(a & b) for a, b in zip(own, read, strict=True))
+                total += (prod(map(len, read)) - there) * ITEMSIZE[value.dtype]
         axes = tuple(dict.fromkeys(window.axis for window in step.windows))
         return Traffic("halo", axes, self.ranks(axes), total)
 
@@ -132,7 +133,10 @@ class Counter:
         found: set[int] = set()
         for block in self.own[rank][window.axis]:
             low, high = window.needs(starts[block], starts[block + 1])
-            found.update(range(max(low, 0), min(high, size)))
+            if window.wrap:
+                found.update(place % size for place in range(low, high))
+            else:
+                found.update(range(max(low, 0), min(high, size)))
         return frozenset(found)
 
     def ranks(self, axes: Iterable[str]) -> int:

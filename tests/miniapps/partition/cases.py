@@ -72,6 +72,14 @@ class Draft:
     def one_of(self, *choices):
         return choices[self.rng.integers(len(choices))]
 
+    def each(self, count: int, *choices: int) -> tuple[int, ...]:
+        return tuple(int(self.rng.choice(choices)) for _ in range(count))
+
+    def either(self, value: str) -> str:
+        """One of the results of the operation that made a value."""
+        names = [tensor.name for tensor in self.nodes[-1].results]
+        return "%" + self.one_of(*names) if value[1:] in names else value
+
     def flip(self) -> bool:
         return bool(self.rng.integers(2))
 
@@ -145,21 +153,24 @@ def expand(d: Draft) -> str:
 
 def cat(d: Draft) -> str:
     shape, dim = d.sizes(2, 3), 1
-    other = tuple(d.size() if k == dim else n for k, n in enumerate(shape))
-    return d.node("aten.cat.default", (d.source(*shape), d.source(*other)), dim)
+    parts = [tuple(d.size() if k == dim else n for k, n in enumerate(shape)) for _ in range(d.one_of(1, 2))]
+    return d.node("aten.cat.default", tuple(d.source(*part) for part in (shape, *parts)), dim)
 
 
 def slice_of(d: Draft) -> str:
     x = d.source(d.size(), 6, d.size())
-    return d.node("aten.slice.Tensor", x, 1, int(d.rng.integers(0, 3)), int(d.rng.integers(3, 7)), 1)
+    end = int(d.rng.integers(3, 7))
+    return d.node("aten.slice.Tensor", x, 1, int(d.rng.integers(0, 3)), end, d.one_of(1, 1, 2))
 
 
 def pad(d: Draft) -> str:
-    return d.node("aten.constant_pad_nd.default", d.source(*d.sizes(2, 3)), (1, 2), 0.5)
+    shape = d.sizes(2, 3)
+    border = d.one_of((1, 2), (0, 1, 2, 0), (-1 if shape[-1] > 1 else 0, 1))
+    return d.node("aten.constant_pad_nd.default", d.source(*shape), border, d.one_of(0, 0.5))
 
 
 def flip(d: Draft) -> str:
-    return d.node("aten.flip.default", d.source(*d.sizes(2, 3)), (1,))
+    return d.node("aten.flip.default", d.source(*d.sizes(2, 3)), d.one_of((1,), (0, 1)))
 
 
 def tril(d: Draft) -> str:
@@ -186,7 +197,13 @@ def attention(d: Draft) -> str:
     b, h = d.size(), d.size()
     tokens = int(d.rng.choice([2, 3, 8]))
     q, k, v = (d.source(b, h, tokens, 4) for _ in range(3))
-    return d.node("aten._scaled_dot_product_flash_attention_for_cpu.default", q, k, v, 0.0, d.flip())
+    how = 0.0, d.flip()
+    out = d.node("aten._scaled_dot_product_flash_attention_for_cpu.default", q, k, v, *how)
+    if d.flip():
+        return out
+    logs = out.removesuffix(".0") + ".1"
+    name = "aten._scaled_dot_product_flash_attention_for_cpu_backward.default"
+    return d.either(d.node(name, d.source(b, h, tokens, 4), q, k, v, out, logs, *how))
 
 
 def total(d: Draft) -> str:
@@ -217,7 +234,7 @@ def softmax_backward(d: Draft) -> str:
 
 
 def scan(d: Draft) -> str:
-    x = d.source(*d.sizes(1, 3))
+    x = d.source(*d.sizes(1, 3), dtype=d.one_of("float32", "float32", "int64"))
     return d.node("aten.cumsum.default", x, d.dim(x))
 
 
@@ -229,7 +246,10 @@ def choose(d: Draft) -> str:
 def layer_norm(d: Draft) -> str:
     shape = d.sizes(2, 4)
     n = shape[-1:]
-    return d.node("aten.native_layer_norm.default", d.source(*shape), n, d.source(*n), d.source(*n), 1e-5)
+    if len(shape) > 2 and d.flip():
+        n = shape[-2:]
+    weights = d.one_of((d.source(*n), d.source(*n)), (d.source(*n), None), (None, None))
+    return d.either(d.node("aten.native_layer_norm.default", d.source(*shape), n, *weights, 1e-5))
 
 
 def layer_norm_backward(d: Draft) -> str:
@@ -237,8 +257,8 @@ def layer_norm_backward(d: Draft) -> str:
     n, rows = shape[-1:], (*shape[:-1], 1)
     x = d.source(*shape), d.source(*shape)
     mean, rstd, weight, bias = d.source(*rows), d.source(*rows), d.source(*n), d.source(*n)
-    return d.node(
-        "aten.native_layer_norm_backward.default", *x, n, mean, rstd, weight, bias, (True, True, True)
+    return d.either(
+        d.node("aten.native_layer_norm_backward.default", *x, n, mean, rstd, weight, bias, (True, True, True))
     )
 
 
@@ -249,7 +269,7 @@ def embedding(d: Draft) -> str:
 def embedding_backward(d: Draft) -> str:
     places, width = d.sizes(1, 2), d.size()
     gradient, indices = d.source(*places, width), d.source(*places, dtype="int64")
-    return d.node("aten.embedding_dense_backward.default", gradient, indices, 8, -1, False)
+    return d.node("aten.embedding_dense_backward.default", gradient, indices, 8, d.one_of(-1, 1), False)
 
 
 def gather(d: Draft) -> str:
@@ -262,7 +282,10 @@ def gather(d: Draft) -> str:
 
 def scatter(d: Draft) -> str:
     n = d.size()
-    return d.node("aten.scatter.value", d.source(n, 6), 1, d.source(n, 1, dtype="int64"), -1.0)
+    x, place = d.source(n, 6), d.source(n, 1, dtype="int64")
+    if d.flip():
+        return d.node("aten.scatter.value", x, 1, place, -1.0)
+    return d.node(d.one_of("aten.scatter.src", "aten.scatter_add.default"), x, 1, place, d.source(n, 1))
 
 
 def index_select(d: Draft) -> str:
@@ -281,11 +304,16 @@ def index(d: Draft) -> str:
 def index_put(d: Draft) -> str:
     n, m = d.size(), d.size()
     place = d.source(n, dtype="int64")
+    if d.flip():  # of equal places the last value stays: a place for each
+        return d.node(
+            "aten.index_put.default", d.source(m, 6), (None, d.source(1, dtype="int64")), d.source(m, 1)
+        )
     return d.node("aten.index_put.default", d.source(m, 6), (None, place), d.source(m, n), True)
 
 
 def turned(d: Draft) -> str:
-    return d.node("aten.roll.default", d.source(*d.sizes(2, 3)), (1,), (1,))
+    shifts, dims = d.one_of(((1,), (1,)), ((-2,), (0,)), ((1, 3), (1, 0)), ((5,), ()))
+    return d.node("aten.roll.default", d.source(*d.sizes(2, 3)), shifts, dims)
 
 
 def repeated(d: Draft) -> str:
@@ -313,7 +341,29 @@ def sort(d: Draft) -> str:
 
 
 def pooled(d: Draft) -> str:
-    return d.node("aten.max_pool2d_with_indices.default", d.source(d.size(), d.size(), 6, 4), (2, 2), (2, 2))
+    return pool_of(d, d.source(d.size(), d.size(), *d.each(2, 6, 8, 12)), d.flip())[0]
+
+
+def pool_of(d: Draft, x: str, largest: bool) -> tuple[str, tuple]:
+    """A pool of an image, and its numbers: windows side by side, overlapping, apart, at the border."""
+    kernel, stride = d.each(2, 2, 3), d.each(2, 1, 2, 3, 4)
+    padding = tuple(int(d.rng.integers(0, k // 2 + 1)) for k in kernel)
+    if largest:
+        dilation = d.each(2, 1, 2) if min(d.shape(x)[2:]) > 6 else (1, 1)
+        how = kernel, stride, padding, dilation, d.flip()
+        return d.node("aten.max_pool2d_with_indices.default", x, *how), how
+    how = kernel, stride, padding, d.one_of(False, False, True), d.flip(), d.one_of(None, None, 5)
+    return d.node("aten.avg_pool2d.default", x, *how), how
+
+
+def pool_gradient(d: Draft) -> str:
+    largest, x = d.flip(), d.source(d.size(), d.size(), *d.each(2, 6, 8, 12))
+    value, how = pool_of(d, x, largest)
+    gradient = d.source(*d.shape(value))
+    if largest:
+        which = value.removesuffix(".0") + ".1"
+        return d.node("aten.max_pool2d_with_indices_backward.default", gradient, x, *how, which)
+    return d.node("aten.avg_pool2d_backward.default", gradient, x, *how)
 
 
 def convolution(d: Draft) -> str:
@@ -337,12 +387,11 @@ def list_of(value):
 def convolved(d: Draft):
     """Shapes of image and weight, and the numbers of a window of one or two dims: strides up to 3 exceed some."""
     dims = d.one_of(1, 2)
-    each = lambda *choices: tuple(int(d.rng.choice(choices)) for _ in range(dims))  # noqa: E731
-    kernel, stride = each(1, 2, 3, 5), each(1, 2, 3)
+    kernel, stride = d.each(dims, 1, 2, 3, 5), d.each(dims, 1, 2, 3)
     dilation = tuple(1 if k == 5 else int(d.rng.choice([1, 2])) for k in kernel)
     padding = tuple(int(d.rng.integers(0, (k - 1) * s + 1)) for k, s in zip(kernel, dilation, strict=True))
     groups, c, o, transposed = d.one_of(1, 2, 4), d.one_of(1, 2, 4), d.one_of(1, 2, 4), d.flip()
-    image = d.size(), groups * c, *each(6, 8, 12)
+    image = d.size(), groups * c, *d.each(dims, 6, 8, 12)
     weight = (groups * c, o, *kernel) if transposed else (groups * o, c, *kernel)
     return image, weight, (stride, padding, dilation, transposed, (0,) * dims, groups)
 
@@ -351,7 +400,7 @@ FIRST = (
     pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul, batched,
     attention, total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding,
     index, index_put, turned, repeated, part_put, rows, sort, pooled, embedding_backward, gather, scatter,
-    index_select, convolution, convolution_gradient,
+    index_select, convolution, convolution_gradient, pool_gradient,
 )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def test_ten_thousand_random_cuts_are_right():
 )
 def test_a_rule_that_cuts_what_must_be_whole_is_noticed(operation, family, monkeypatch):
     right = rules.RULES[operation]
-    monkeypatch.setitem(rules.RULES, operation, lambda node, t: replace(right(node, t), whole=frozenset()))
+    nothing = dict(whole=frozenset(), parted=frozenset())
+    monkeypatch.setitem(rules.RULES, operation, lambda node, t: replace(right(node, t), **nothing))
     with pytest.raises((AssertionError, RuntimeError, IndexError)):
         for seed in range(FIRST.index(family), 20 * len(FIRST), len(FIRST)):
             require(seed)
