@@ -50,6 +50,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.models.attention",
            "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
            "miniapps.partition.execution.fixed", "miniapps.partition.execution.learn",
+           "miniapps.partition.execution.parts",
            "miniapps.partition.execution.pieces", "miniapps.partition.pricing.dry",
            "miniapps.partition.execution.run", "miniapps.partition.execution.totals",
            "miniapps.dlrm.clicknet", "miniapps.learning.gradients.chained",

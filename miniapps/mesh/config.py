@@ -45,8 +45,8 @@ class Cuts:
     recipe: str = option(
         AUTO,
         help="axes of the problem that the mesh carries: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
-        "each rank stores a part of the parameters), spatial (rows and columns of images), dp+spatial, expert; auto: "
-        "the first of these with the axes of --mesh",
+        "each rank stores a part of the parameters), sp (tokens), dp+sp, tp+sp, tp+vocabulary, dp+tp+vocabulary, "
+        "spatial (rows and columns of images), dp+spatial, expert; auto: the first of these with the axes of --mesh",
         role="method",
         effect="ownership",
         flag="--recipe",

@@ -57,7 +57,8 @@ def deck(config: Any) -> Any:
             raise UsageError(
                 f"--blocks {axis}={count}: the number of blocks is the number of {axis}; choose model.{axis}"
             )
-    found = replace(found, **{axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()})
+    numbers = {axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()}
+    found = replace(found, **model.blocked(numbers))
     if reason := model.refused(found):
         raise UsageError(f"model.{reason}")
     return found

@@ -58,7 +58,7 @@ def asked(options: argparse.Namespace, ranks: int | None = None) -> Asked:
     there = [axis.name for axis in problem.axes(problem.Deck())]
     for name in blocks:
         known("axis of --blocks", name, tuple(there))
-    deck = recipes.deck_of(problem, pairs(options.size, "--size", "width=256") | blocks)
+    deck = recipes.deck_of(problem, pairs(options.size, "--size", "width=256") | problem.blocked(blocks))
     names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
     axes = recipes.chosen(problem, deck, names)
     first = next(iter(carriers.values()))

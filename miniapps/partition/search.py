@@ -36,7 +36,9 @@ def search(options: argparse.Namespace) -> tuple[list[Program], list[tuple[str, 
     for name in names:
         known("recipe", name, tuple(problem.RECIPES))
     deck = recipes.deck_of(
-        problem, pairs(options.size, "--size", "width=256") | pairs(options.blocks, "--blocks", "batch=8")
+        problem,
+        pairs(options.size, "--size", "width=256")
+        | problem.blocked(pairs(options.blocks, "--blocks", "batch=8")),
     )
     found, refused = candidates(problem, deck, names, options.ranks)
     if not found:

@@ -52,6 +52,38 @@ def test_one_hash_on_every_mesh(tmp_path, whole, n, recipe, mesh, more):
     assert training(n, *GPT, "--recipe", recipe, "--mesh", mesh, *more, out=out) == whole[0]
 
 
+WORDS = [*GPT, "--axes", "batch,heads,ff,tokens,vocabulary"]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """The fingerprint of GPT with cut tokens and vocabulary, on one rank."""
+    return training(1, *WORDS, out=tmp_path_factory.mktemp("words") / "run")
+
+
+@pytest.mark.parametrize(
+    "n, recipe, mesh, more",
+    [
+        (3, "sp", "sequence=3", ("--shuffle-blocks", "3")),
+        (4, "dp+tp+vocabulary", "data=2,model=2", ()),
+        pytest.param(2, "tp+vocabulary", "model=2", ("--threads", "2"), marks=pytest.mark.slow),
+        pytest.param(
+            4, "tp+sp", "model=2,sequence=2", ("--set", "mesh.shapes=padded"), marks=pytest.mark.slow
+        ),
+        pytest.param(4, "dp+sp", "data=2,sequence=2", ("--no-fuse",), marks=pytest.mark.slow),
+    ],
+)
+def test_cut_tokens_and_vocabulary_have_one_hash(tmp_path, words, n, recipe, mesh, more):
+    argv = [*WORDS, "--recipe", recipe, "--mesh", mesh, *more]
+    assert training(n, *argv, out=tmp_path / "run") == words
+
+
+@pytest.mark.slow
+def test_cut_tokens_and_vocabulary_have_one_hash_by_the_other_library(tmp_path, words):
+    argv = [*WORDS, "--recipe", "sp", "--mesh", "sequence=2"]
+    assert training(2, *argv, out=tmp_path / "run", library="openmpi") == words
+
+
 @pytest.mark.slow
 def test_one_hash_by_the_other_library(tmp_path, whole):
     mesh = ["--recipe", "dp+tp", "--mesh", "data=3,model=1"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import product
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
@@ -58,7 +59,7 @@ def found_in(rows, index, size: int):
     return at, rows[at] == index
 
 
-def local(indices: Sequence, rows: Sequence, sizes: Sequence[int]):
+def local(indices: Sequence, rows: Sequence, sizes: Sequence[int]) -> tuple[list, Any]:
     """Returns (indices into the parts given by `rows`, one or None for each, whether all of them are there)."""
     made, hits = [], []
     for index, of, size in zip(indices, rows, sizes, strict=True):
@@ -72,9 +73,9 @@ def local(indices: Sequence, rows: Sequence, sizes: Sequence[int]):
 def index_at(x, indices: Sequence, rows: Sequence, sizes: Sequence[int]):
     """x[indices] of the elements that this part has, zeros for others. `rows`: for each index those of its dim, or
     None; `sizes`: of these dims."""
-    indices, there = local(indices, rows, sizes)
+    own, there = local(indices, rows, sizes)
     dims = [d for d, index in enumerate(indices) if index is not None]
-    found = aten.index(x, indices)
+    found = aten.index(x, own)
     shape = torch.broadcast_shapes(*(indices[d].shape for d in dims))
     at = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     there = there.expand(shape).reshape(*shape, *[1] * (found.dim() - at - len(shape)))
@@ -83,13 +84,13 @@ def index_at(x, indices: Sequence, rows: Sequence, sizes: Sequence[int]):
 
 def index_put_at(x, indices: Sequence, values, accumulate: bool, rows: Sequence, sizes: Sequence[int]):
     """x with `values` put at, or added to, the indices that this part has."""
-    indices, there = local(indices, rows, sizes)
+    own, there = local(indices, rows, sizes)
     dim = next(d for d, of in enumerate(rows) if of is not None)
     shape = list(x.shape)
     n, shape[dim] = shape[dim], 1
-    indices[dim] = torch.where(there, indices[dim], n)  # to one more element, which is then left out
+    own[dim] = torch.where(there, own[dim], n)  # to one more element, which is then left out
     longer = torch.cat([x, x.new_zeros(shape)], dim)
-    return aten.index_put(longer, indices, values, accumulate).narrow(dim, 0, n)
+    return aten.index_put(longer, own, values, accumulate).narrow(dim, 0, n)
 
 
 def embedding_gradient_at(gradient, indices, rows, size: int, padding: int):
@@ -196,14 +197,13 @@ def pool_max(x, kernel, stride, dilation):
 def pool_which(x, kernel, stride, dilation):
     """The number of the first largest element in each window, or of the last that is not a number: int64."""
     counts = windows(x, kernel, stride, dilation)
-    top = which = None
-    for number, offset in enumerate(offsets(kernel)):
+    first, *others = offsets(kernel)
+    top = window_at(x, first, stride, dilation, counts)
+    which = torch.zeros(top.shape, dtype=torch.int64, device=x.device)
+    for number, offset in enumerate(others, start=1):
         found = window_at(x, offset, stride, dilation, counts)
-        if which is None:
-            top, which = found, torch.zeros(found.shape, dtype=torch.int64, device=x.device)
-        else:
-            more = (found > top) | found.isnan()
-            top, which = torch.where(more, found, top), torch.where(more, number, which)
+        more = (found > top) | found.isnan()
+        top, which = torch.where(more, found, top), torch.where(more, number, which)
     return which
 
 

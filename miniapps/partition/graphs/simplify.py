@@ -183,6 +183,36 @@ def full(work: Simplifier, node: Node, args, kwargs) -> bool:
     return True
 
 
+def adaptive(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """Turns a pool into a given number of places into one with windows of one size, if they have one."""
+    name = operation(node.target)
+    backward = name.endswith("backward")
+    image = work.tensor(args[1 if backward else 0]).shape[-2:]
+    places = (work.tensor(args[0]) if backward else node.results[0]).shape[-2:]
+    if any(n % m for n, m in zip(image, places, strict=True)):
+        return False
+    window = tuple(n // m for n, m in zip(image, places, strict=True))
+    how = (window, window, (0, 0))
+    largest = name.startswith("adaptive_max")
+    target = "max_pool2d_with_indices" if largest else "avg_pool2d"
+    more = ((1, 1), False, *args[2:]) if largest else (False, True, None)
+    if backward:
+        work.keep(node, f"aten.{target}_backward.default", (*args[:2], *how, *more))
+    else:
+        work.keep(node, f"aten.{target}.default", (args[0], *how))
+    return True
+
+
+def index_add(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """Turns an addition to the elements of one dim at indices into one at indices of any dims."""
+    x, dim, indices, source = args
+    if kwargs.get("alpha", 1) != 1:
+        return False
+    dim %= len(work.tensor(x).shape)
+    work.keep(node, "aten.index_put.default", (x, (*[None] * dim, indices), source, True))
+    return True
+
+
 def add_bias(work: Simplifier, node: Node, args, kwargs) -> bool:
     """Splits a product with a bias into a product and a sum."""
     (result,) = node.results
@@ -303,6 +333,16 @@ REWRITES: dict[str, Callable[[Simplifier, Node, tuple, dict[str, Any]], bool]] =
     **dict.fromkeys(("sum", "amax", "amin"), all_dims),
     **dict.fromkeys(("slice", "select"), part),
     **dict.fromkeys(("split", "split_with_sizes"), parts),
+    **dict.fromkeys(
+        (
+            "_adaptive_avg_pool2d",
+            "_adaptive_avg_pool2d_backward",
+            "adaptive_max_pool2d",
+            "adaptive_max_pool2d_backward",
+        ),
+        adaptive,
+    ),
+    "index_add": index_add,
     "unbind": unbind,
     "mul": times,
     "_to_copy": copy_to,

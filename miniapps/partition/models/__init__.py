@@ -43,7 +43,8 @@ class Problem(ABC):
     `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
     mesh may carry a group. `STACK`: the name of a list of `deck.layers` equal modules, "" without. `WHOLE`: axes with
-    one block per element.
+    one block per element. `BLOCKS`: {axis: field of the Deck with its number of blocks}, for fields that do not have the
+    name of the axis.
     """
 
     Deck: Any
@@ -51,6 +52,7 @@ class Problem(ABC):
     TOGETHER: tuple[tuple[str, ...], ...] = ()
     STACK: str = ""
     WHOLE: tuple[str, ...] = ()
+    BLOCKS: ClassVar[Mapping[str, str]] = {}
 
     def refused(self, deck: Any) -> str:
         """The reason why these sizes are impossible, "" if they are possible."""
@@ -71,6 +73,10 @@ class Problem(ABC):
     @abstractmethod
     def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
         """{parameter or position of an input: an axis or None per dim}."""
+
+    def blocked(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
+        """Numbers of blocks by axis as fields of the Deck."""
+        return {self.BLOCKS.get(axis, axis): count for axis, count in blocks.items()}
 
     def call(self, module: Any, *inputs: Any) -> Any:
         """The loss of a module that `module` returned."""

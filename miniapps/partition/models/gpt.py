@@ -24,7 +24,8 @@ class Options(Width):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and numbers of blocks. `width` is a multiple of `heads`; each head is a block."""
+    """Sizes, and numbers of blocks. `width` is a multiple of `heads`; each head is a block. 0 blocks of tokens or
+    of the vocabulary: 4 and 8, or one per element if there are fewer."""
 
     samples: int = 14
     tokens: int = 16
@@ -36,6 +37,8 @@ class Sizes:
     batch: int = 7
     ff: int = 8
     stored: int = 8
+    token_blocks: int = 0
+    vocabulary_blocks: int = 0
     dropout: float = 0.0
 
 
@@ -48,7 +51,13 @@ class GPTModel(MeshModel):
         "tp": {"heads": "model", "ff": "model"},
         "dp+tp": {"batch": "data", "heads": "model", "ff": "model"},
         "zero": {"batch": "data", "stored": "data"},
+        "sp": {"tokens": "sequence"},
+        "dp+sp": {"batch": "data", "tokens": "sequence"},
+        "tp+sp": {"heads": "model", "ff": "model", "tokens": "sequence"},
+        "tp+vocabulary": {"heads": "model", "ff": "model", "vocabulary": "model"},
+        "dp+tp+vocabulary": {"batch": "data", "heads": "model", "ff": "model", "vocabulary": "model"},
     }
+    BLOCKS: ClassVar = {"tokens": "token_blocks", "vocabulary": "vocabulary_blocks"}
     TOGETHER = (("batch", "stored"),)
     STACK = "blocks"
     WHOLE = ("heads",)
@@ -101,18 +110,23 @@ class GPTModel(MeshModel):
         return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
     def axes(self, deck: Sizes) -> tuple[Axis, ...]:
-        """batch, heads, ff (inner width of the feed-forward part) and stored (rows of weights, for `zero`)."""
+        """batch, heads, ff (inner width of the feed-forward part), stored (rows of weights, for `zero`), tokens and
+        vocabulary (rows of the embedding, and logits)."""
         return (
             evenly("batch", deck.samples, deck.batch),
             evenly("heads", deck.heads, deck.heads),
             evenly("ff", deck.feedforward, deck.ff),
             evenly("stored", deck.width, deck.stored),
+            evenly("tokens", deck.tokens, deck.token_blocks or min(4, deck.tokens)),
+            evenly("vocabulary", deck.vocabulary, deck.vocabulary_blocks or min(8, deck.vocabulary)),
         )
 
     def annotations(self, deck: Sizes):
-        """Cuts samples and, in each block, Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the
-        feed-forward part by rows, the layers after them by columns."""
-        given: dict = {0: ("batch", None), 1: ("batch", None)}
+        """Cuts samples, tokens and, in each block, Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of
+        the feed-forward part by rows, the layers after them by columns; the vocabulary where it is looked up and where
+        it is predicted."""
+        given: dict = {0: ("batch", "tokens"), 1: ("batch", "tokens")}
+        given |= {"embedding.weight": ("vocabulary", None), "logits.weight": ("vocabulary", None)}
         for layer in range(deck.layers):
             block = f"blocks.{layer}."
             for part in ("q", "k", "v"):

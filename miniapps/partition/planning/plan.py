@@ -24,7 +24,6 @@ from miniapps.partition.planning.decide import Decision, decide, placed
 from miniapps.partition.planning.partials import Partial, place
 from miniapps.partition.planning.propagate import propagate, ruled
 from miniapps.partition.planning.smaller import written
-from miniapps.partition.rules.factors import Reach
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
 
 SIZED = {"view": 1, "expand": 1, "full": 0}  # position of the argument with the shape of the result
@@ -198,7 +197,8 @@ class Emitter:
         rule = decision.ruled.rule
         for reach in rule.reaches:
             dim = decision.assignment.get(reach.label)
-            if dim is None or is_pointwise(decision, reach):
+            pointwise = reach.kernel == reach.stride == 1 and reach.padding == 0 and rule.kernel == "conv"
+            if dim is None or pointwise:
                 continue
             of_labels = (rule.results if reach.of_result else rule.operands)[reach.of]
             axis = dim[0][1]
@@ -275,16 +275,6 @@ class Emitter:
             self.totals[operand] = total
         results = tuple(self.totals[operand] for operand in operands)
         self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
-
-
-def is_pointwise(decision: Decision, reach: Reach) -> bool:
-    """Whether each place of a window is that of its result, so that both have the same blocks."""
-    sizes = {
-        tensor.shape[labels.index((reach.label,))]
-        for labels, tensor in zip(decision.ruled.labels(), decision.ruled.tensors, strict=True)
-        if (reach.label,) in labels
-    }
-    return reach.kernel == reach.stride == 1 and reach.padding == 0 and len(sizes) == 1 and not reach.wrap
 
 
 def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:

@@ -113,16 +113,25 @@ class Work:
         assert "%" + node.name == value, f"{node.name} is the last node, not {value}"
         self.nodes.append(Node(result.name, node.target, node.args, node.kwargs, (result,), node.where))
 
-    def made(self, key: str, target: str, args: tuple, shape: Sequence[int], dtype: str, kwargs=()) -> str:
-        """A value without operands, made once."""
-        whole = (target, args, tuple(shape), dtype)
+    def made(
+        self,
+        key: str,
+        target: str,
+        args: tuple,
+        shape: Sequence[int],
+        dtype: str,
+        kwargs=(),
+        cut: Dim | None = None,
+    ) -> str:
+        """A value without operands, made once for each `cut` in which it is wanted."""
+        whole = (target, args, tuple(shape), dtype, cut)
         if whole not in self.known:
             self.known[whole] = self.put(key, target, args, shape, dtype, kwargs)
         return self.known[whole]
 
-    def rows(self, n: int) -> str:
-        """The places 0 ... n - 1 of a dim."""
-        return self.made("rows", "partition.rows", (n,), (n,), "int64")
+    def rows(self, n: int, cut: Dim | None) -> str:
+        """The places 0 ... n - 1 of a dim with this cut."""
+        return self.made("rows", "partition.rows", (n,), (n,), "int64", cut=cut)
 
     def scalar(self, value: float, dtype: str) -> str:
         """A number as a tensor."""
@@ -162,6 +171,10 @@ class Work:
         target = "aten.sum.dim_IntList" if name == "sum" else f"aten.{name}.default"
         return self.put(name, target, (x, tuple(dims), keep), shape, self.dtype(x))
 
+    def spread(self, x: str, dim: int, size: int, begin: int) -> str:
+        """x from place `begin` of a dim of `size` on, zeros elsewhere; a single place may be everywhere."""
+        return x if self.shape(x)[dim] == 1 else self.places(x, dim, size, offset=-begin)
+
     def places(self, x: str, dim: int, size: int, scale: int = 1, offset: int = 0, wrap: bool = False) -> str:
         """Element j of the dim is element scale j + offset of x, zero outside or, with `wrap`, from the other end."""
         shape = [size if d == dim else n for d, n in enumerate(self.shape(x))]
@@ -169,9 +182,9 @@ class Work:
             "places", "partition.places", (x, dim, size, scale, offset, wrap), shape, self.dtype(x)
         )
 
-    def between(self, n: int, begin: int, end: int, dim: int, rank: int) -> str:
+    def between(self, n: int, begin: int, end: int, dim: int, rank: int, cut: Dim | None) -> str:
         """Whether a place of a dim of n is in [begin, end), as a tensor of `rank` dims."""
-        rows = self.rows(n)
+        rows = self.rows(n, cut)
         found = None
         for name, bound, always in (("ge", begin, begin <= 0), ("lt", end, end >= n)):
             if not always:
@@ -299,14 +312,14 @@ def embedding(work: Work, node: Node, cuts: Cuts) -> bool:
     """Each part looks up its own rows."""
     table, indices = node.args[:2]
     (result,) = node.results
-    return looked_up(work, table, (indices,), result)
+    return looked_up(work, table, (indices,), result, {0: cuts["row"]})
 
 
 def index_select(work: Work, node: Node, cuts: Cuts) -> bool:
     """Each part looks up its own elements."""
     x, dim, indices = node.args
     (result,) = node.results
-    return looked_up(work, x, (*[None] * (dim % len(work.shape(x))), indices), result)
+    return looked_up(work, x, (*[None] * (dim % len(work.shape(x))), indices), result, cuts)
 
 
 def index(work: Work, node: Node, cuts: Cuts) -> bool:
@@ -316,8 +329,8 @@ def index(work: Work, node: Node, cuts: Cuts) -> bool:
     return looked_up(work, x, counted(work, x, indices, cuts), result, cuts)
 
 
-def looked_up(work: Work, x: str, indices: Sequence, result: Tensor, cuts: Cuts | None = None) -> bool:
-    """The elements of x at indices, in the dims of `cuts` (None: all) by rows."""
+def looked_up(work: Work, x: str, indices: Sequence, result: Tensor, cuts: Cuts) -> bool:
+    """The elements of x at indices, in the dims of `cuts` by rows."""
     rows, sizes = rows_of(work, x, indices, cuts)
     work.ends(
         work.put("at", "partition.index_at", (x, tuple(indices), rows, sizes), result.shape, result.dtype),
@@ -326,12 +339,12 @@ def looked_up(work: Work, x: str, indices: Sequence, result: Tensor, cuts: Cuts 
     return True
 
 
-def rows_of(work: Work, x: str, indices: Sequence, cuts: Cuts | None):
+def rows_of(work: Work, x: str, indices: Sequence, cuts: Cuts):
     """(rows, sizes) of the dims of x that are cut and have an index, None and 0 for others."""
     shape = work.shape(x)
-    by = [i is not None and (cuts is None or d in cuts) for d, i in enumerate(indices)]
-    rows = tuple(work.rows(shape[d]) if own else None for d, own in enumerate(by))
-    return rows, tuple(shape[d] if own else 0 for d, own in enumerate(by))
+    cut = [cuts.get(d) if i is not None else None for d, i in enumerate(indices)]
+    rows = tuple(None if own is None else work.rows(shape[d], own) for d, own in enumerate(cut))
+    return rows, tuple(0 if own is None else shape[d] for d, own in enumerate(cut))
 
 
 def counted(work: Work, x: str, indices: Sequence, cuts: Cuts) -> tuple:
@@ -362,7 +375,7 @@ def embedding_gradient(work: Work, node: Node, cuts: Cuts) -> bool:
     """Each part adds the gradients of its own rows."""
     gradient, indices, n, padding, _ = node.args
     (result,) = node.results
-    args = (gradient, indices, work.rows(n), n, padding)
+    args = (gradient, indices, work.rows(n, cuts["row"]), n, padding)
     work.ends(work.put("at", "partition.embedding_gradient_at", args, result.shape, result.dtype), result)
     return True
 
@@ -373,7 +386,7 @@ def gather(work: Work, node: Node, cuts: Cuts) -> bool:
     (result,) = node.results
     dim %= len(result.shape)
     n = work.shape(x)[dim]
-    args = (x, dim, indices, work.rows(n), n)
+    args = (x, dim, indices, work.rows(n, cuts["row"]), n)
     work.ends(work.put("at", "partition.gather_at", args, result.shape, result.dtype), result)
     return True
 
@@ -386,7 +399,7 @@ def scatter(work: Work, node: Node, cuts: Cuts) -> bool:
     (result,) = node.results
     dim %= len(result.shape)
     n = work.shape(x)[dim]
-    args = (x, dim, indices, source, work.rows(n), n, "add" in node.target)
+    args = (x, dim, indices, source, work.rows(n, cuts["row"]), n, "add" in node.target)
     work.ends(work.put("put", "partition.scatter_at", args, result.shape, result.dtype), result)
     return True
 
@@ -395,9 +408,15 @@ def scatter(work: Work, node: Node, cuts: Cuts) -> bool:
 
 
 def slice_of(work: Work, node: Node, cuts: Cuts) -> bool:
-    """Each place reads another."""
+    """Each place reads another; a single place is the sum of it and of zeros."""
     x, dim, begin, _, step = node.args
     (result,) = node.results
+    if result.shape[dim] == 1:
+        n = work.shape(x)[dim]
+        here = work.between(n, begin, begin + 1, dim, len(result.shape), cuts[dim])
+        found = work.where(here, x, work.scalar(0, result.dtype))
+        work.ends(work.reduced("sum", found, (dim,)), result)
+        return True
     work.ends(work.places(x, dim, result.shape[dim], step, begin), result)
     return True
 
@@ -412,9 +431,10 @@ def pad(work: Work, node: Node, cuts: Cuts) -> bool:
         dim = rank - 1 - k
         if dim in cuts:
             n, size, before = work.shape(x)[dim], result.shape[dim], border[2 * k]
-            x = work.places(x, dim, size, offset=-before)
-            if value != 0 and (before > 0 or border[2 * k + 1] > 0):
-                inside = work.between(size, before, before + n, dim, rank)
+            single = n == 1
+            x = work.spread(x, dim, size, before)
+            if single or (value != 0 and (before > 0 or border[2 * k + 1] > 0)):
+                inside = work.between(size, before, before + n, dim, rank, cuts[dim])
                 x = work.where(inside, x, work.scalar(value, result.dtype))
             rest[2 * k] = rest[2 * k + 1] = 0
     if any(rest):
@@ -470,10 +490,10 @@ def cat(work: Work, node: Node, cuts: Cuts) -> bool:
     if len(there) < 2:
         return False
     (x, begin), *before = reversed(there)
-    joined = work.places(x, dim, n, offset=-begin)
+    joined = work.spread(x, dim, n, begin)
     for x, end in zip(before, [begin, *(b for _, b in before)], strict=False):
-        mine = work.places(x[0], dim, n, offset=-x[1])
-        joined = work.where(work.between(n, 0, end, dim, rank), mine, joined)
+        mine = work.spread(x[0], dim, n, x[1])
+        joined = work.where(work.between(n, 0, end, dim, rank, cuts[dim]), mine, joined)
     work.ends(joined, result)
     return True
 
@@ -492,8 +512,8 @@ def into(work: Work, node: Node, cuts: Cuts) -> bool:
     size = work.shape(part)[dim]
     if not size:
         return False
-    placed = work.places(part, dim, n, offset=-begin)
-    work.ends(work.where(work.between(n, begin, begin + size, dim, rank), placed, x), result)
+    placed = work.spread(part, dim, n, begin)
+    work.ends(work.where(work.between(n, begin, begin + size, dim, rank, cuts[dim]), placed, x), result)
     return True
 
 
@@ -511,7 +531,7 @@ def cumsum(work: Work, node: Node, cuts: Cuts) -> bool:
     if work.dtype(x) != result.dtype:
         kwargs = (("dtype", f"torch.{result.dtype}"),)
         x = work.put("as", "aten._to_copy.default", (x,), result.shape, result.dtype, kwargs)
-    rows = work.rows(result.shape[dim])
+    rows = work.rows(result.shape[dim], cuts[dim])
     inner = work.put("inner", "partition.scan_blocks", (x, rows, dim, starts), result.shape, result.dtype)
     by_block = [len(starts) if d == dim else n for d, n in enumerate(result.shape)]
     before = work.put("before", "partition.scan_before", (inner, rows, dim, starts), by_block, result.dtype)
@@ -531,7 +551,7 @@ def attention(work: Work, node: Node, cuts: Cuts) -> bool:
         return False
     q, k = node.args[1:3] if at == 7 else node.args[:2]
     queries, keys, dtype = work.shape(q)[2], work.shape(k)[2], work.dtype(q)
-    rows = work.along(work.rows(queries), 0, 2)
+    rows = work.along(work.rows(queries, cuts["q"]), 0, 2)
     columns = work.along(work.made("keys", "aten.arange.default", (keys,), (keys,), "int64"), 1, 2)
     seen = work.apply("ge", rows, columns, dtype="bool")
     kwargs["attn_mask"] = work.where(seen, work.scalar(0.0, dtype), work.scalar(-inf, dtype))
@@ -546,6 +566,12 @@ def attention(work: Work, node: Node, cuts: Cuts) -> bool:
 def beyond(n: int, m: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """The places that m windows read after n, negative for places that they do not reach."""
     return (m - 1) * stride + (kernel - 1) * dilation + 1 - n - padding
+
+
+def exceeds(image, count, kernel, stride, padding) -> bool:
+    """Whether windows read beyond the border of an image, by `ceil_mode`."""
+    after = [beyond(*each, 1) for each in zip(image, count, kernel, stride, padding, strict=True)]
+    return any(n > p for n, p in zip(after, padding, strict=True))
 
 
 def borders(image, count, kernel, stride, padding, dilation) -> tuple[int, ...]:
@@ -604,17 +630,15 @@ def avg_pool(work: Work, node: Node, cuts: Cuts) -> bool:
     kernel, stride, padding, more = pooled(node, 1)
     x, (result,) = node.args[0], node.results
     image, count = work.shape(x)[-2:], result.shape[-2:]
-    if any(
-        beyond(*each, 1) > p for *each, p in zip(image, count, kernel, stride, padding, padding, strict=True)
-    ):
-        return False  # windows beyond the border, by `ceil_mode`
+    if exceeds(image, count, kernel, stride, padding):
+        return False
     lead = prod(result.shape[:-2])
     x = work.view(x, (lead, 1, *image))
     how = (stride, padding, (1, 1), False, (0, 0), 1)
     args = (x, ones(work, kernel, result.dtype), None, *how)
     total = work.put("sum", "aten.convolution.default", args, (lead, 1, *count), result.dtype)
     total = work.view(total, result.shape)
-    work.ends(divided(work, total, image, count, kernel, stride, padding, more), result)
+    work.ends(divided(work, total, cuts, image, count, kernel, stride, padding, more), result)
     return True
 
 
@@ -623,11 +647,9 @@ def avg_pool_backward(work: Work, node: Node, cuts: Cuts) -> bool:
     kernel, stride, padding, more = pooled(node, 2)
     gradient, (result,) = node.args[0], node.results
     image, count = result.shape[-2:], work.shape(gradient)[-2:]
-    if any(
-        beyond(*each, 1) > p for *each, p in zip(image, count, kernel, stride, padding, padding, strict=True)
-    ):
+    if exceeds(image, count, kernel, stride, padding):
         return False
-    gradient = divided(work, gradient, image, count, kernel, stride, padding, more)
+    gradient = divided(work, gradient, cuts, image, count, kernel, stride, padding, more)
     lead = prod(result.shape[:-2])
     gradient = work.view(gradient, (lead, 1, *count))
     args = (gradient, ones(work, kernel, result.dtype), stride, padding, (1, 1), False, (0, 0), 1)
@@ -642,14 +664,15 @@ def ones(work: Work, kernel: Sequence[int], dtype: str) -> str:
     return work.made("ones", "aten.full.default", (shape, 1), shape, dtype, (("dtype", f"torch.{dtype}"),))
 
 
-def divided(work: Work, x: str, image, count, kernel, stride, padding, more: Sequence) -> str:
+def divided(work: Work, x: str, cuts: Cuts, image, count, kernel, stride, padding, more: Sequence) -> str:
     """x divided by the number of elements of each window: given, or with the border, or without it."""
     _, with_border, divisor = (*more, *(False, True, None)[len(more) :])[:3]
     if divisor is not None or with_border or not any(padding):
         return work.apply("div", x, prod(kernel) if divisor is None else divisor)
     numbers = []
     for d, (n, m, k, s, p) in enumerate(zip(image, count, kernel, stride, padding, strict=True)):
-        first = work.apply("sub", work.apply("mul", work.rows(m), s), p)
+        rows = work.rows(m, cuts.get(len(work.shape(x)) - 2 + d))
+        first = work.apply("sub", work.apply("mul", rows, s), p)
         end = work.apply("clamp_max", work.apply("add", first, k), n, overload="default")
         begin = work.apply("clamp_min", first, 0, overload="default")
         numbers.append(work.along(work.apply("sub", end, begin), d, 2))

@@ -25,7 +25,7 @@ def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
         read.append("bhqk"[-len(tensors[-1].shape) :])
     if tensors[1].shape[1] != tensors[0].shape[1]:
         return all_whole(node, tensors, "queries and keys have different numbers of heads", "rowwise")
-    why = "attention is a softmax over all keys"
+    why = "attention is a softmax over all keys, so keys and values are gathered"
     causal = bool(node.args[7 if backward else 4]) if len(node.args) > (7 if backward else 4) else False
     return labelled(
         node, tensors, read, made, "rowwise", whole="kd", parted="q" if causal else "", priority=CONTRACTING,

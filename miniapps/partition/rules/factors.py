@@ -105,8 +105,8 @@ def labelled(
     known = {label: n for label, n in known.items() if label in used}
     lone = set()  # a window over, or for, a single place
     for reach in reaches:
-        of = (made if reach.of_result else read)[reach.of]
-        if (reach.label,) not in of or (reach.label,) not in read[reach.operand]:
+        block = (made if reach.of_result else read)[reach.of]
+        if (reach.label,) not in block or (reach.label,) not in read[reach.operand]:
             lone.add(reach.label)
     parted = (frozenset(parted) & known.keys()) - lone
     whole = frozenset(whole) | parted | lone

@@ -27,7 +27,7 @@ def index_at(node: Node, tensors: Sequence[Tensor]) -> Rule:
 def index_put_at(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """partition.index_put_at(x, indices, values, accumulate, rows, sizes): each part takes what is its own."""
     own, (*read, rows), dims, whole = of_indices(node.args[1], node.args[4], tensors)
-    values = dims[len(dims) - len(tensors[len(read)].shape) :]
+    values = dims[len(dims) - len(tensors[1 + len(read)].shape) :]
     whole += [label for label in dims if isinstance(label, str)]
     return labelled(
         node, tensors, [own, *read, values, rows], [own], "scatter", whole=whole, priority=NORMALISING

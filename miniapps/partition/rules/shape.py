@@ -119,9 +119,9 @@ def cat(node: Node, tensors: Sequence[Tensor]) -> Rule:
 def slice_of(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """The sliced dim is parted."""
     _, dim, begin, _, step = node.args
-    reach = shifted(dim, step, begin)
+    reaches = (shifted(dim, step, begin),) if node.results[0].shape[dim] > 1 else ()
     why = f"a part of dim {dim} is taken"
-    return along(node, tensors, dim, "view", why, True, linear=FIRST, reaches=(reach,))
+    return along(node, tensors, dim, "view", why, True, linear=FIRST, reaches=reaches)
 
 
 def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:

@@ -6,7 +6,7 @@ of input   the other kind of convolution, of the gradient by the same weight
 of weight  a sum over samples and places: the input is read around the places of the gradient
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.rules.factors import CONTRACTING, Reach, Rule, labelled
@@ -55,7 +55,11 @@ def windowed(
     Channels are groups x channels of a group: each group has its own part of the weight.
     """
     shapes = dict(zip((*operands, result), (*(t.shape for t in tensors), node.results[0].shape), strict=True))
-    sizes = {"g": groups, "c": shapes["x"][1] // groups, "o": shapes["result"][1] // groups}
+    sizes: dict[Hashable, int] = {
+        "g": groups,
+        "c": shapes["x"][1] // groups,
+        "o": shapes["result"][1] // groups,
+    }
     places = [reach.label for reach in reaches]
     window = [f"window{d}" for d in range(len(reaches))]
 
@@ -63,7 +67,7 @@ def windowed(
         return tuple(part for part in ("g", label) if sizes[part] > 1)
 
     first, second = ("c", "o") if transposed else ("o", "c")
-    labels = {
+    labels: dict[str, list] = {
         "x": ["n", channels("c"), *places],
         "result": ["n", channels("o"), *places],
         "weight": [channels(first), second, *window],
@@ -75,7 +79,7 @@ def windowed(
 
 
 def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Samples and channels may be cut; places are parted, from the image to what is pooled."""
+    """Samples and channels may be cut; places are parted."""
     lead = len(node.results[0].shape) - 2
     backward = "backward" in node.target
     at = 2 if backward else 1
@@ -91,9 +95,21 @@ def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
     )  # fmt: skip
 
 
+def uneven(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """A pool into a number of places that does not divide that of the image: places are whole."""
+    lead = len(node.results[0].shape) - 2
+    labels = [[*range(lead), ((k, "row"),), ((k, "column"),)] for k in range(len(tensors) + 1)]
+    whole = [(k, name) for k in range(len(labels)) for name in ("row", "column")]
+    return labelled(
+        node, tensors, labels[:-1], [labels[-1]] * len(node.results), "rowwise", whole=whole,
+        reason="windows of several sizes",
+    )  # fmt: skip
+
+
 def pooled(node: Node, at: int) -> tuple:
     """(kernel, stride, padding) of a pool, from its argument `at` on, and the arguments after them."""
-    kernel, stride, padding = (*node.args[at : at + 3], *((), (), 0)[len(node.args[at : at + 3]) :])
+    given = list(node.args[at : at + 3])
+    kernel, stride, padding = given + [(), (), 0][len(given) :]
     return both(kernel), both(stride or kernel), both(padding), node.args[at + 3 :]
 
 
@@ -110,5 +126,14 @@ RULES = {
     **dict.fromkeys(
         ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"),
         pool,
+    ),
+    **dict.fromkeys(
+        (
+            "_adaptive_avg_pool2d",
+            "_adaptive_avg_pool2d_backward",
+            "adaptive_max_pool2d",
+            "adaptive_max_pool2d_backward",
+        ),
+        uneven,
     ),
 }

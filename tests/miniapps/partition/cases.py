@@ -159,6 +159,8 @@ def cat(d: Draft) -> str:
 
 def slice_of(d: Draft) -> str:
     x = d.source(d.size(), 6, d.size())
+    if d.rng.integers(4) == 0:
+        return d.node("aten.slice.Tensor", x, 1, 4, 5, 1)
     end = int(d.rng.integers(3, 7))
     return d.node("aten.slice.Tensor", x, 1, int(d.rng.integers(0, 3)), end, d.one_of(1, 1, 2))
 
@@ -288,6 +290,13 @@ def scatter(d: Draft) -> str:
     return d.node(d.one_of("aten.scatter.src", "aten.scatter_add.default"), x, 1, place, d.source(n, 1))
 
 
+def index_add(d: Draft) -> str:
+    n, m = d.size(), d.size()
+    return d.node(
+        "aten.index_put.default", d.source(6, m), (d.source(n, dtype="int64"),), d.source(n, m), True
+    )
+
+
 def index_select(d: Draft) -> str:
     return d.node(
         "aten.index_select.default", d.source(d.size(), 6, d.size()), 1, d.source(d.size(), dtype="int64")
@@ -400,7 +409,7 @@ FIRST = (
     pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul, batched,
     attention, total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding,
     index, index_put, turned, repeated, part_put, rows, sort, pooled, embedding_backward, gather, scatter,
-    index_select, convolution, convolution_gradient, pool_gradient,
+    index_select, convolution, convolution_gradient, pool_gradient, index_add,
 )  # fmt: skip
 
 
