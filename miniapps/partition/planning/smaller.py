@@ -30,7 +30,7 @@ def written(graph: Graph, nodes: Sequence[Ruled], wishes: Mapping[str, Cut], axe
     join_pools(graph, chosen)
     if not chosen:
         return None
-    work = Work(graph, axes)
+    work = Smaller(graph, axes)
     for node in graph.nodes:
         work.node = node
         done = False
@@ -71,7 +71,7 @@ def join_pools(graph: Graph, chosen: dict[str, dict[Any, Dim]]) -> None:
             chosen.pop(node.name, None)
 
 
-class Work:
+class Smaller:
     """The nodes so far. Values are "%NAME"."""
 
     def __init__(self, graph: Graph, axes: Axes):
@@ -203,7 +203,7 @@ class Work:
 # ---- normalised dims
 
 
-def softmax(work: Work, node: Node, cuts: Cuts) -> bool:
+def softmax(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """The largest element, then a sum over blocks."""
     x, dim = node.args[:2]
     (result,) = node.results
@@ -220,7 +220,7 @@ def softmax(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def softmax_backward(work: Work, node: Node, cuts: Cuts) -> bool:
+def softmax_backward(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """y (g - sum(g y)); of the logarithm g - exp(y) sum(g)."""
     gradient, y, dim = node.args[:3]
     (result,) = node.results
@@ -237,7 +237,7 @@ def softmax_backward(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def logsumexp(work: Work, node: Node, cuts: Cuts) -> bool:
+def logsumexp(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """log(sum(exp(x - top))) + top, for infinite `top` without it."""
     x, dims = node.args[:2]
     rank = len(work.shape(x))
@@ -254,7 +254,7 @@ def logsumexp(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def layer_norm(work: Work, node: Node, cuts: Cuts) -> bool:
+def layer_norm(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Mean, then the mean of squared distances: two sums over blocks."""
     x, normal, weight, bias, eps = node.args
     rank = len(work.shape(x))
@@ -281,7 +281,7 @@ def layer_norm(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def layer_norm_backward(work: Work, node: Node, cuts: Cuts) -> bool:
+def layer_norm_backward(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Two sums over blocks for the gradient of x, and sums over the leading dims for those of weight and bias."""
     gradient, x, normal, mean, scale, weight, _, _ = node.args
     rank = len(work.shape(x))
@@ -308,28 +308,28 @@ def layer_norm_backward(work: Work, node: Node, cuts: Cuts) -> bool:
 # ---- dims that indices point into
 
 
-def embedding(work: Work, node: Node, cuts: Cuts) -> bool:
+def embedding(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part looks up its own rows."""
     table, indices = node.args[:2]
     (result,) = node.results
     return looked_up(work, table, (indices,), result, {0: cuts["row"]})
 
 
-def index_select(work: Work, node: Node, cuts: Cuts) -> bool:
+def index_select(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part looks up its own elements."""
     x, dim, indices = node.args
     (result,) = node.results
     return looked_up(work, x, (*[None] * (dim % len(work.shape(x))), indices), result, cuts)
 
 
-def index(work: Work, node: Node, cuts: Cuts) -> bool:
+def index(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part looks up its own elements; negative indices count from the end."""
     x, indices = node.args
     (result,) = node.results
     return looked_up(work, x, counted(work, x, indices, cuts), result, cuts)
 
 
-def looked_up(work: Work, x: str, indices: Sequence, result: Tensor, cuts: Cuts) -> bool:
+def looked_up(work: Smaller, x: str, indices: Sequence, result: Tensor, cuts: Cuts) -> bool:
     """The elements of x at indices, in the dims of `cuts` by rows."""
     rows, sizes = rows_of(work, x, indices, cuts)
     work.ends(
@@ -339,7 +339,7 @@ def looked_up(work: Work, x: str, indices: Sequence, result: Tensor, cuts: Cuts)
     return True
 
 
-def rows_of(work: Work, x: str, indices: Sequence, cuts: Cuts):
+def rows_of(work: Smaller, x: str, indices: Sequence, cuts: Cuts):
     """(rows, sizes) of the dims of x that are cut and have an index, None and 0 for others."""
     shape = work.shape(x)
     cut = [cuts.get(d) if i is not None else None for d, i in enumerate(indices)]
@@ -347,7 +347,7 @@ def rows_of(work: Work, x: str, indices: Sequence, cuts: Cuts):
     return rows, tuple(0 if own is None else shape[d] for d, own in enumerate(cut))
 
 
-def counted(work: Work, x: str, indices: Sequence, cuts: Cuts) -> tuple:
+def counted(work: Smaller, x: str, indices: Sequence, cuts: Cuts) -> tuple:
     """Indices of which the negative ones in cut dims are counted from the end."""
     shape = work.shape(x)
     return tuple(
@@ -358,7 +358,7 @@ def counted(work: Work, x: str, indices: Sequence, cuts: Cuts) -> tuple:
     )
 
 
-def index_put(work: Work, node: Node, cuts: Cuts) -> bool:
+def index_put(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part takes the values that are put into it."""
     x, indices, values, accumulate = (*node.args, False)[:4]
     (result,) = node.results
@@ -371,7 +371,7 @@ def index_put(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def embedding_gradient(work: Work, node: Node, cuts: Cuts) -> bool:
+def embedding_gradient(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part adds the gradients of its own rows."""
     gradient, indices, n, padding, _ = node.args
     (result,) = node.results
@@ -380,7 +380,7 @@ def embedding_gradient(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def gather(work: Work, node: Node, cuts: Cuts) -> bool:
+def gather(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part gives its own elements."""
     x, dim, indices = node.args[:3]
     (result,) = node.results
@@ -391,7 +391,7 @@ def gather(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def scatter(work: Work, node: Node, cuts: Cuts) -> bool:
+def scatter(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each part takes the elements that are put into it, or added to it."""
     if node.target not in ("aten.scatter.value", "aten.scatter.src", "aten.scatter_add.default"):
         return False
@@ -407,7 +407,7 @@ def scatter(work: Work, node: Node, cuts: Cuts) -> bool:
 # ---- elements that move along a dim
 
 
-def slice_of(work: Work, node: Node, cuts: Cuts) -> bool:
+def slice_of(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place reads another; a single place is the sum of it and of zeros."""
     x, dim, begin, _, step = node.args
     (result,) = node.results
@@ -421,7 +421,7 @@ def slice_of(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def pad(work: Work, node: Node, cuts: Cuts) -> bool:
+def pad(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place reads another; a border of another value than 0 is put in by place."""
     x, border, value = (*node.args, 0)[:3]
     (result,) = node.results
@@ -443,7 +443,7 @@ def pad(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def flip(work: Work, node: Node, cuts: Cuts) -> bool:
+def flip(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place reads the one at the same distance from the other end."""
     x, dims = node.args
     (result,) = node.results
@@ -456,7 +456,7 @@ def flip(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def roll(work: Work, node: Node, cuts: Cuts) -> bool:
+def roll(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place reads the one before it by the shift."""
     x, shifts, dims = node.args
     (result,) = node.results
@@ -475,7 +475,7 @@ def roll(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def cat(work: Work, node: Node, cuts: Cuts) -> bool:
+def cat(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place reads that of the operand which has it."""
     operands = node.args[0]
     (result,) = node.results
@@ -498,7 +498,7 @@ def cat(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def into(work: Work, node: Node, cuts: Cuts) -> bool:
+def into(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Each place of the part reads the part, others x."""
     x, part = node.args[:2]
     (result,) = node.results
@@ -520,7 +520,7 @@ def into(work: Work, node: Node, cuts: Cuts) -> bool:
 # ---- sums up to a place
 
 
-def cumsum(work: Work, node: Node, cuts: Cuts) -> bool:
+def cumsum(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Sums within blocks; the sums of the blocks before each block are added by the tree over all blocks."""
     x, dim = node.args[:2]
     (result,) = node.results
@@ -543,7 +543,7 @@ def cumsum(work: Work, node: Node, cuts: Cuts) -> bool:
 # ---- attention
 
 
-def attention(work: Work, node: Node, cuts: Cuts) -> bool:
+def attention(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """Causal attention by a mask, since the local queries do not begin with the first key."""
     at = 7 if "backward" in node.target else 4
     kwargs = dict(node.kwargs)
@@ -580,7 +580,7 @@ def borders(image, count, kernel, stride, padding, dilation) -> tuple[int, ...]:
     return tuple(side for d in reversed(range(len(after))) for side in (padding[d], after[d]))
 
 
-def max_pool(work: Work, node: Node, cuts: Cuts) -> bool:
+def max_pool(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """The largest element of each window of an image with borders, and its number in the window."""
     kernel, stride, padding, more = pooled(node, 1)
     dilation = both(more[0] if more else 1)
@@ -598,7 +598,7 @@ def max_pool(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def bordered(work: Work, x: str, border: Sequence[int], value: float) -> str:
+def bordered(work: Smaller, x: str, border: Sequence[int], value: float) -> str:
     """x with places around its last dims."""
     shape = list(work.shape(x))
     for k in range(len(border) // 2):
@@ -606,7 +606,7 @@ def bordered(work: Work, x: str, border: Sequence[int], value: float) -> str:
     return work.put("border", "aten.constant_pad_nd.default", (x, tuple(border), value), shape, work.dtype(x))
 
 
-def max_pool_backward(work: Work, node: Node, cuts: Cuts) -> bool:
+def max_pool_backward(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """The gradients of windows, at the places of their largest elements."""
     kernel, stride, padding, more = pooled(node, 2)
     dilation = both(more[0] if len(more) > 2 else 1)
@@ -625,7 +625,7 @@ def max_pool_backward(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def avg_pool(work: Work, node: Node, cuts: Cuts) -> bool:
+def avg_pool(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """A convolution of each channel by ones, divided by the number of elements."""
     kernel, stride, padding, more = pooled(node, 1)
     x, (result,) = node.args[0], node.results
@@ -642,7 +642,7 @@ def avg_pool(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def avg_pool_backward(work: Work, node: Node, cuts: Cuts) -> bool:
+def avg_pool_backward(work: Smaller, node: Node, cuts: Cuts) -> bool:
     """The gradient of such a convolution."""
     kernel, stride, padding, more = pooled(node, 2)
     gradient, (result,) = node.args[0], node.results
@@ -658,13 +658,13 @@ def avg_pool_backward(work: Work, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def ones(work: Work, kernel: Sequence[int], dtype: str) -> str:
+def ones(work: Smaller, kernel: Sequence[int], dtype: str) -> str:
     """A window of ones."""
     shape = (1, 1, *kernel)
     return work.made("ones", "aten.full.default", (shape, 1), shape, dtype, (("dtype", f"torch.{dtype}"),))
 
 
-def divided(work: Work, x: str, cuts: Cuts, image, count, kernel, stride, padding, more: Sequence) -> str:
+def divided(work: Smaller, x: str, cuts: Cuts, image, count, kernel, stride, padding, more: Sequence) -> str:
     """x divided by the number of elements of each window: given, or with the border, or without it."""
     _, with_border, divisor = (*more, *(False, True, None)[len(more) :])[:3]
     if divisor is not None or with_border or not any(padding):
@@ -682,7 +682,7 @@ def divided(work: Work, x: str, cuts: Cuts, image, count, kernel, stride, paddin
     return work.apply("div", x, size)
 
 
-SMALLER: dict[str, Callable[[Work, Node, Cuts], bool]] = {
+SMALLER: dict[str, Callable[[Smaller, Node, Cuts], bool]] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), softmax),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), softmax_backward),
     "logsumexp": logsumexp,

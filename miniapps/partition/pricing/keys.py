@@ -16,8 +16,9 @@ REST = "rest"
 ROWS = (
     "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
     "native_layer_norm_backward", "argmax", "argmin", "cumsum", "cumprod", "logcumsumexp", "gather", "scatter", "sort",
-    "topk",
+    "topk", "gather_at", "scatter_at", "scan_blocks", "scan_before", "scan_after",
 )  # operations on rows of the first operand  # fmt: skip
+EMBEDDED = ("embedding_dense_backward", "embedding_gradient_at")
 ATTENTION = "_scaled_dot_product"
 REDUCED = ("sum", "amax", "amin", "logsumexp", "prod")
 STRUCTURED = (*REDUCED, "permute", "cat")  # their numbers are dims
@@ -77,7 +78,7 @@ def rest_of(counts: Sequence[int]) -> Work:
 
 
 def _kernel(call: KernelCall) -> Work:
-    name = call.target.removeprefix("aten.").partition(".")[0] if "conv." not in call.target else call.target
+    name = call.target if call.target.startswith("conv.") else call.target.split(".")[1]
     given, made = call.operands, call.results
     marks = [array.dtype + ("" if array.contiguous else "'") for array in given]
     parts = [PREFIX + name, "own" if call.own else "torch", *marks]
@@ -95,8 +96,8 @@ def _kernel(call: KernelCall) -> Work:
         dims = (prod(q[:-2]), q[-2], k[-2], q[-1])
         flops = (8 if "backward" in name else 4) * prod(dims)
         parts += ["causal"] * (True in call.constants[0])
-    elif name.startswith("embedding"):
-        table, at = (made[0], given[1]) if "backward" in name else (given[0], given[1])
+    elif name.startswith(("embedding", "index_at")):
+        table, at = (made[0], given[1]) if name in EMBEDDED else (given[0], given[1])
         dims = (at.elements, table.shape[-1], table.shape[0])
     elif name in ROWS:
         width = given[0].shape[-1] if given[0].shape else 1
@@ -135,7 +136,8 @@ def _convolution(name: str, call: KernelCall) -> tuple[tuple[int, ...], int]:
         # A transposed window is applied at the places of its operand.
         places, window = min(prod(made[2:]), prod(x[2:])), prod(w[2:])
         dims = (x[0], x[1], made[1], places, window)
-    return dims, 2 * prod(dims)
+    groups = call.constants[0][4]
+    return dims, 2 * prod(dims) // max(groups, 1)
 
 
 def _window(args: tuple) -> list[str]:
