@@ -43,8 +43,8 @@ class Problem(ABC):
     `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
     mesh may carry a group. `STACK`: the name of a list of `deck.layers` equal modules, "" without. `WHOLE`: axes with
-    one block per element. `BLOCKS`: {axis: field of the Deck with its number of blocks}, for fields that do not have the
-    name of the axis.
+    one block per element. `BLOCKS`: {axis: field of the Deck with its number of blocks}, for fields without the name of
+    the axis.
     """
 
     Deck: Any
