@@ -102,6 +102,7 @@ class MeshTrainer(Trainer):
         start = tracer.clock()
         self.learner.update()
         tracer.event(self.name["update"], start)
+        self._recorded()
         self._used(time.perf_counter() - computed)
         tracer.event(self.name["step"], begin)
 
@@ -202,6 +203,14 @@ class MeshTrainer(Trainer):
         self.settle(everywhere, loss, lambda: "the loss or a gradient is not finite")
 
     # ---- records in the trace
+
+    def _recorded(self) -> None:
+        """Record the buffers of the model that its users want to see: one number each, whole on every rank."""
+        if self.ctx.rank == 0:
+            keys = models.model(self.config.model.name).RECORDED
+            for k in self.learner.buffers:
+                if (key := self.plan.sources[k].key) in keys:
+                    self.tracer.value(key, float(self.learner.values[k]))
 
     def _used(self, seconds: float) -> None:
         """Record the utilisation of a step that took `seconds` on this rank, without the recording of weights. Since a

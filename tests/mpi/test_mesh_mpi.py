@@ -119,6 +119,21 @@ def test_dropout_has_one_hash_on_every_mesh_and_after_a_restart(tmp_path):
     assert training(4, *other, *mesh, out=tmp_path / "8") != alone
 
 
+def test_dropped_tokens_are_counted_in_the_trace_on_every_mesh(tmp_path):
+    """With the smallest queues, so that most tokens are dropped; second choices are drawn."""
+    names = ("dropped_first", "dropped_second", "skipped_second")
+    more = [*MOE, "--recipe", "expert", "--set", "model.capacity=0.5"]
+    found = []
+    for n in (1, 3):
+        training(n, *more, "--mesh", f"data={n}", out=tmp_path / str(n))
+        frames = load([tmp_path / str(n)])
+        values = frames.of("values", *ids(frames.runs)[0])
+        found.append([values[values["name"] == name].sort_values("step")["value"].tolist() for name in names])
+    first, second, skipped = found[0]
+    assert found[0] == found[1] and [len(each) for each in found[0]] == [3, 3, 3]
+    assert all(0 < a < 32 and 0 < b <= 32 for a, b in zip(first, second, strict=True)) and sum(skipped) >= 0
+
+
 def test_utilisation_is_recorded_by_step(whole):
     from analysis.studies.utilisation.runs import used
     from analysis.studies.utilisation.study import sections, sentences, tables

@@ -87,11 +87,13 @@ class MeshModel(Problem):
     """A model of this package: also its data.
 
     `OPTIONS`: its options in section `model` of the application `mesh`; `LEARNS`: images or text; models of text have
-    the option `tokens`. `--help` shows the first line of the docstring of a model's class.
+    the option `tokens`. `RECORDED`: buffers of one number that a trace records after each step. `--help` shows the
+    first line of the docstring of a model's class.
     """
 
     OPTIONS: type = Width
     LEARNS: str = "images"
+    RECORDED: tuple[str, ...] = ()
 
     # ---- training by the application `mesh`
 
