@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
-        help="a network or a number of cores that was not measured, a TOML file: name, cores, latency, bandwidth",
+        help="a machine that was not measured, a TOML file: cores, latency and bandwidth, or devices and links",
     )  # fmt: skip
     add_replays(parser)
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
@@ -100,10 +100,10 @@ def run(options: argparse.Namespace) -> Answer:
     anchor, machines = anchor_of(options), read_machines(options.machine)
     if len(machines) > 1:
         raise Usage("--machine: give one; prices of several are several commands")
-    if not options.calibration:
+    if not options.calibration and not any(machine.device for machine in machines):
         raise Usage(
             "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
-            "'MODEL RECIPE SIZE=LOW..HIGH'"
+            "'MODEL RECIPE SIZE=LOW..HIGH', or describe devices in a file (--machine)"
         )
     programs = []
     for path in options.plans:

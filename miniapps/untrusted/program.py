@@ -40,7 +40,8 @@ class Segment(Struct, frozen=True):
 
 class Wait(Struct, frozen=True):
     """A reduction or an exchange among the ranks that differ only `along` these axes of the mesh. Of a reduction the
-    `label` of its order, `elements` and `itemsize` of the vector, and the `contributions` of a rank; of an exchange the
+    `label` of its order, `elements` and `itemsize` of the vector, the `contributions` of a rank, and whether it
+    `scatters`, so that each rank gets only its part; of an exchange the
     `nbytes` that a rank sends, and where to: steps along each axis of the mesh (`offsets`)."""
 
     name: Name
@@ -50,6 +51,7 @@ class Wait(Struct, frozen=True):
     elements: Count = 0
     itemsize: Count = 0
     contributions: Count = 1
+    scatters: bool = False
     nbytes: Count = 0
     offsets: tuple[tuple[int, ...], ...] = ()
 

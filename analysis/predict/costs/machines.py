@@ -7,13 +7,22 @@ The file is TOML with keys of KEYS, each a positive number except `name`:
     memory = 2e10
     latency = 2e-6
     bandwidth = 1.2e10
+
+For plans (`analysis.predict.plans`) it may describe devices instead, each number with its source:
+
+    [device]             # DEVICE
+    product = 312e12
+    ...
+    [node]               # NODE: devices of a node, and the links inside; latency and bandwidth above are between nodes
+    [sources]
+    product = "the maker's data sheet"
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +40,16 @@ KEYS: Mapping[str, str] = {
     "latency": "s",
     "bandwidth": "bytes/s",
 }  # keys of a file, and their units
+DEVICE: Mapping[str, str] = {
+    "product": "operations/s of products, at most",
+    "achieved": "share of it that large products reach, at most 1",
+    "memory": "bytes/s",
+    "capacity": "bytes of its memory",
+    "launch": "s of a call with no work",
+    "width": "bytes of a number",
+}
+NODE: Mapping[str, str] = {"devices": "of a node", "latency": "s", "bandwidth": "bytes/s of a device"}
+SOURCES = "sources"
 TOGETHER = (("latency", "bandwidth"),)  # keys that a file has together or not at all
 WHOLE = ("cores",)
 LARGEST = 1e18
@@ -39,17 +58,34 @@ MOST = 2**20  # bytes of a file
 
 
 @dataclass(frozen=True)
+class Device:
+    """A device, by the units of DEVICE; `node`: devices on a node, and `inside`, the link between two of them."""
+
+    product: float
+    achieved: float
+    memory: float
+    capacity: float
+    launch: float
+    width: float
+    node: int
+    inside: Link
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine that was not measured. A value of None is the calibration's.
 
     `speed`: of a core, a multiple of the calibration's. `memory`: bytes/s that a core reads and writes while all other
-    cores do the same. `link`: between all ranks."""
+    cores do the same. `link`: between all ranks, with a `device` between nodes. `sources`: {number: where it
+    is from}."""
 
     name: str = ""
     cores: int | None = None
     speed: float | None = None
     memory: float | None = None
     link: Link | None = None
+    device: Device | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_machine(path: str | os.PathLike) -> Machine:
@@ -58,15 +94,19 @@ def read_machine(path: str | os.PathLike) -> Machine:
     Raises Refused for a file of another form, a key outside KEYS, or a value that is not a positive finite number;
     OSError if the file cannot be read.
     """
-    given = parse_toml(read_text(path, MOST))
+    try:
+        given = parse_toml(read_text(path, MOST))
+    except ValueError as error:
+        raise Refused(f"{error}; write it as TOML: KEY = NUMBER") from None
     return machine_of(given, Path(path).stem)
 
 
 def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
     """The machine of the keys `given`; raises Refused as `read_machine` does."""
-    if unknown := sorted(given.keys() - KEYS.keys()):
-        known = ", ".join(f"{key} ({unit})" if unit else key for key, unit in KEYS.items())
-        raise Refused(f"unknown {printable(unknown[0])}; there are: {known}")
+    given, sources = dict(given), _sources(given.get(SOURCES, {}))
+    device = _device(given) if "device" in given or "node" in given else None
+    given = {key: value for key, value in given.items() if key not in ("device", "node", SOURCES)}
+    _require_known(given, KEYS)
     name = given.get("name", stem)
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise Refused(f"name = {printable(repr(name))}; give a text of 1 to {LONGEST_NAME} characters")
@@ -76,7 +116,44 @@ def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
             raise Refused(f"give {' and '.join(keys)} together")
     link = Link(numbers["latency"], numbers["bandwidth"]) if "latency" in numbers else None
     cores = int(numbers["cores"]) if "cores" in numbers else None
-    return Machine(printable(name), cores, numbers.get("speed"), numbers.get("memory"), link)
+    if device is not None and (link is None or len(numbers) > len(TOGETHER[0])):
+        raise Refused(
+            "a machine of devices has latency and bandwidth between its nodes, and no cores, speed or memory"
+        )
+    return Machine(printable(name), cores, numbers.get("speed"), numbers.get("memory"), link, device, sources)
+
+
+def _device(given: Mapping[str, Any]) -> Device:
+    numbers = {}
+    for table, keys in (("device", DEVICE), ("node", NODE)):
+        own = given.get(table)
+        if not isinstance(own, dict):
+            raise Refused(f"[{table}] is missing; it has: {_listed(keys)}")
+        _require_known(own, keys)
+        if missing := [key for key in keys if key not in own]:
+            raise Refused(f"[{table}] has no {missing[0]} ({keys[missing[0]]})")
+        numbers[table] = {key: _number(f"{table}.{key}", value) for key, value in own.items()}
+    device, node = numbers["device"], numbers["node"]
+    if device["achieved"] > 1:
+        raise Refused(f"device.achieved = {device['achieved']:g}; give a share of at most 1")
+    if node["devices"] != int(node["devices"]):
+        raise Refused(f"node.devices = {node['devices']:g}; give a whole number")
+    return Device(**device, node=int(node["devices"]), inside=Link(node["latency"], node["bandwidth"]))
+
+
+def _sources(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise Refused(f"[{SOURCES}]: give a text for each number: KEY = 'where it is from'")
+    return {printable(key): printable(value) for key, value in given.items()}
+
+
+def _require_known(given: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+    if unknown := sorted(given.keys() - keys.keys()):
+        raise Refused(f"unknown {printable(unknown[0])}; there are: {_listed(keys)}")
+
+
+def _listed(keys: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} ({unit})" if unit else key for key, unit in keys.items())
 
 
 def _number(key: str, value: Any) -> float:

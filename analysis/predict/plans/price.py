@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, prod
+from typing import Protocol
 
 import numpy as np
+from msgspec.structs import astuple
 
 from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
+from analysis.predict.plans.devices import DeviceMessages, DeviceTimes
 from analysis.predict.plans.kernels import KERNEL, WorkTimes, works_in
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.simulation.model import quantiles_of
@@ -24,6 +27,7 @@ from miniapps.untrusted.program import Program
 MODEL = "plan-1"
 MOST, FEWEST = 40_000_000, 8  # simulated waits of all ranks and replays; replays
 NOTHING = np.ones(1)
+ROUNDING_S = 1e-12
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class Priced:
 
 
 class Prices:
-    """Prices programs on the machine of some calibrations, or of `machine`. Kernels come from the calibration on a
-    number of ranks nearest to the program's, messages from the one nearest to the ranks that take part."""
+    """Prices programs on the machine of some calibrations, or on devices that a machine file describes. Kernels come
+    from the calibration on a number of ranks nearest to the program's, messages from the one nearest to the ranks that
+    take part."""
 
     def __init__(self, calibrations: Sequence[Calibration], machine: Machine | None = None):
         self.machine = machine or Machine()
@@ -63,44 +68,64 @@ class Prices:
     def of(self, program: Program, *, replays: int = 200, clock: str = "cpu", seed: int = 1) -> Priced:
         """The price of a program. Replay k has the same machine rate for every program of one seed. Raises Unreachable
         for kernels or messages without a price."""
-        size, machine = program.size, self.machine
-        calibration = self._nearest(size, "programs")
-        times = self._times.setdefault(calibration.path, WorkTimes(calibration))
-        cores = machine.cores or calibration.cores
-        turns = turns_of(size, cores, calibration.size, calibration.cores)
-        messages = _Messages(self, size, cores)
+        size = program.size
+        device = self.machine.device
+        messages: Messages
+        times: WorkTimes | DeviceTimes
+        if device is None:
+            calibration = self._nearest(size, "programs")
+            times = self._times.setdefault(calibration.path, WorkTimes(calibration))
+            messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
+            hashed = calibration.hash
+        else:
+            assert self.machine.link is not None
+            times, hashed = DeviceTimes(device), ""
+            messages = DeviceMessages(device.inside, self.machine.link, device.width)
         each, marks = times.seconds(program.works)
         work, rest = _segments(program, each, times)
-        costs, local = _costs(program, messages)
+        costs, local = _costs(program, messages, size if device is None else device.node)
         work[:-1] += local  # what a reduction does on each rank alone
         total = work + rest
-        replays = int(np.clip(MOST // max(size * len(costs), 1), FEWEST, replays))
-        noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
         nothing = np.zeros(size)
         waits = [
             Wait(wait.name, costs[k], _partners(program, k), total[k], nothing, NOTHING, NOTHING)
             for k, wait in enumerate(program.classes[0].waits)
         ]
         step = Step(waits, [(k, True, True) for k in range(len(waits))], total[-1], NOTHING)
+        replays = int(np.clip(MOST // max(size * len(costs), 1), FEWEST, replays))
+        noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
+        quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
+        if device is None:
+            busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max())
+            noise, waiting, rate = self._noise(calibration, size, replays, busiest, noise_rng, rate_rng)
+            found = simulate([step], 1, size, noise, rate, rng, waiting)
+        else:  # no noise was measured
+            found = quiet
+        memory = np.empty(size)
+        for of in program.classes:
+            memory[list(of.ranks)] = sum(of.memory)
+        worked = total.sum(axis=0) + costs.sum(axis=0)
+        waited = quiet.wall[0] - worked
+        return Priced(
+            program, work.sum(axis=0), rest.sum(axis=0), costs.sum(axis=0),
+            np.where(waited > ROUNDING_S, waited, 0.0), found, clock, memory, each, hashed,
+            (*marks, *messages.extrapolated),
+        )  # fmt: skip
+
+    def _noise(
+        self, calibration: Calibration, size: int, replays: int, busiest: float, rng, rate_rng
+    ) -> tuple[Noise | Quiet, Waiting, np.ndarray]:
+        """(noise, waits, (replays,) rates of the machine) of steps that take `busiest` seconds."""
+        cores = self.machine.cores or calibration.cores
+        turns = turns_of(size, cores, calibration.size, calibration.cores)
         spread = max(LEAST_SPREAD, float(np.nan_to_num(calibration.spread)))
         rate = np.exp(spread * rate_rng.standard_normal(replays))
         noise: Noise | Quiet = Quiet()
         if len(calibration.noise):
             mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
             shares = shared_out(calibration.noise, calibration.cores)
-            busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max())
-            noise = Noise(shares, size, replays, 2.0 * busiest / mean, noise_rng, turns)
-        waiting = Waiting(calibration.delays, min(1.0, calibration.spinning * turns))
-        found = simulate([step], 1, size, noise, rate, rng, waiting)
-        quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
-        memory = np.empty(size)
-        for of in program.classes:
-            memory[list(of.ranks)] = sum(of.memory)
-        worked = total.sum(axis=0) + costs.sum(axis=0)
-        return Priced(
-            program, work.sum(axis=0), rest.sum(axis=0), costs.sum(axis=0), np.maximum(quiet.wall[0] - worked, 0.0),
-            found, clock, memory, each, calibration.hash, (*marks, *messages.extrapolated),
-        )  # fmt: skip
+            noise = Noise(shares, size, replays, 2.0 * busiest / mean, rng, turns)
+        return noise, Waiting(calibration.delays, min(1.0, calibration.spinning * turns)), rate
 
     def _nearest(self, size: int, what: str) -> Calibration:
         """The calibration on a number of ranks nearest to `size` that measured `what`: programs, or messages."""
@@ -118,8 +143,20 @@ class Prices:
         return min(fitting, key=lambda c: (abs(log(c.size / size)), c.path))
 
 
-class _Messages:
-    """The costs of messages among some of the ranks of a program of `ranks` ranks."""
+class Messages(Protocol):
+    """The costs of messages among some of the ranks of a program."""
+
+    @property
+    def extrapolated(self) -> tuple[str, ...]:
+        """What was not measured."""
+
+    def cost(self, wait: programs.Wait, size: int, near: int) -> tuple[float, float]:
+        """(seconds of the messages of a wait among `size` ranks, of which `near` share a node; seconds of the work for
+        them on each rank alone)."""
+
+
+class _Calibrated:
+    """Messages as the calibrations of `prices` measured them, for a program of `ranks` ranks on `cores`."""
 
     def __init__(self, prices: Prices, ranks: int, cores: int | None):
         self._prices, self._ranks, self._cores = prices, ranks, cores
@@ -127,11 +164,22 @@ class _Messages:
 
     @property
     def extrapolated(self) -> tuple[str, ...]:
-        """What was not measured."""
         return tuple(dict.fromkeys(mark for each in self._known.values() for mark in each.extrapolated))
 
-    def among(self, size: int) -> Collectives:
-        """The costs among `size` ranks."""
+    def cost(self, wait: programs.Wait, size: int, near: int) -> tuple[float, float]:
+        messages = self._among(size)
+        if wait.kind == "exchange":
+            return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
+        about = wait.label, wait.elements, wait.itemsize
+        local = messages.local(*about, wait.contributions)
+        whole = messages.allreduce(*about, size, wait.contributions)
+        if not wait.scatters:
+            return whole, local
+        # A reduce-scatter was not measured: its latency is that of an all-reduce, its bytes are half of it.
+        latency = messages.allreduce(wait.label, 1, wait.itemsize, size, wait.contributions)
+        return latency + (whole - latency) / 2, local
+
+    def _among(self, size: int) -> Collectives:
         calibration = self._prices._nearest(size, "messages")
         if calibration.path not in self._known:
             turns = turns_of(self._ranks, self._cores, calibration.size, calibration.cores)
@@ -139,7 +187,9 @@ class _Messages:
         return self._known[calibration.path]
 
 
-def _segments(program: Program, each: np.ndarray, times: WorkTimes) -> tuple[np.ndarray, np.ndarray]:
+def _segments(
+    program: Program, each: np.ndarray, times: WorkTimes | DeviceTimes
+) -> tuple[np.ndarray, np.ndarray]:
     """(segments, ranks) seconds of kernels, of which a call takes `each` (works,), and of all between them."""
     shape = len(program.classes[0].segments), program.size
     work, rest = np.zeros(shape), np.zeros(shape)
@@ -151,29 +201,27 @@ def _segments(program: Program, each: np.ndarray, times: WorkTimes) -> tuple[np.
     return work, rest
 
 
-def _costs(program: Program, messages: _Messages) -> tuple[np.ndarray, np.ndarray]:
-    """((waits, ranks) seconds of messages, and of the work for them on each rank alone)."""
+def _costs(program: Program, messages: Messages, node: int) -> tuple[np.ndarray, np.ndarray]:
+    """((waits, ranks) seconds of messages, and of the work for them on each rank alone); `node`: ranks of a node."""
     shape = len(program.classes[0].waits), program.size
     costs, local = np.zeros(shape), np.zeros(shape)
     known: dict[tuple, tuple[float, float]] = {}
     for of in program.classes:
         ranks = list(of.ranks)
         for k, wait in enumerate(of.waits):
-            size = prod(program.mesh[axis] for axis in wait.along)
-            key = (wait.kind, size, wait.label, wait.elements, wait.itemsize, wait.contributions, wait.nbytes,
-                   len(wait.offsets))  # fmt: skip
+            key = (*astuple(wait)[1:-1], len(wait.offsets))
             if key not in known:
-                known[key] = _cost(wait, size, messages.among(size))
+                size = prod(program.mesh[axis] for axis in wait.along)
+                known[key] = messages.cost(wait, size, _near(program, wait.along, node))
             costs[k, ranks], local[k, ranks] = known[key]
     return costs, local
 
 
-def _cost(wait: programs.Wait, size: int, messages: Collectives) -> tuple[float, float]:
-    """(seconds of the messages of a wait among `size` ranks, seconds of the work for them on each rank alone)."""
-    if wait.kind == "exchange":
-        return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
-    about = wait.label, wait.elements, wait.itemsize
-    return messages.allreduce(*about, size, wait.contributions), messages.local(*about, wait.contributions)
+def _near(program: Program, along: Sequence[str], node: int) -> int:
+    """How many of the ranks that differ from rank 0 `along` these axes are on its node, the first `node` ranks."""
+    sizes = [size if name in along else 1 for name, size in program.mesh.items()]
+    places = np.unravel_index(np.arange(min(node, program.size)), list(program.mesh.values()))
+    return int(np.all([place < size for place, size in zip(places, sizes, strict=True)], axis=0).sum())
 
 
 def _partners(program: Program, k: int) -> np.ndarray | None:

@@ -141,7 +141,7 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed) -> Wait:
         label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
         return Wait(
             f"sum before {event.node}", "reduction", along, label, event.elements, ITEMSIZES[event.dtype],
-            max(event.blocks, 1),
+            max(event.blocks, 1), event.scatters,
         )  # fmt: skip
     steps = tuple(
         tuple(mesh.coordinates(peer)[name] - mine[name] for name, _ in mesh.axes) for peer, _ in event.to

@@ -1,0 +1,68 @@
+"""Seconds of works and messages on devices that are not here, from a machine file: rates, memory, links.
+
+A call takes its launch, and the longer of its operations at the rate of products and of its bytes at the rate of
+memory (roofline: Williams et al. 2009). An all-reduce inside a node takes the faster of a ring and a tree; over several
+nodes it is a reduce-scatter inside, an all-reduce between, a gather inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+
+import numpy as np
+
+from analysis.predict.costs.machines import Device, Link
+from miniapps.untrusted.program import Wait, Work
+
+FLOAT = 4  # bytes of a number in a program
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Seconds of the works of a program on one device, with the interface of `WorkTimes`."""
+
+    device: Device
+
+    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, list[str]]:
+        """((n,) seconds of a call of each work, what was not measured: nothing was)."""
+        device = self.device
+        flops = np.array([work.flops for work in works], float) / (device.product * device.achieved)
+        nbytes = np.array([work.nbytes for work in works], float) * device.width / FLOAT / device.memory
+        moved = np.array([work.nbytes > 0 or work.flops > 0 for work in works])
+        return np.where(moved, device.launch + np.maximum(flops, nbytes), 0.0), [
+            "all kernels, from a machine file"
+        ]
+
+    def rest(self, counts: np.ndarray) -> np.ndarray:
+        """(n,) seconds between the calls of segments with `counts` (n, 4): copies read and write their bytes."""
+        counts = np.asarray(counts, float)
+        copied = 2.0 * counts[:, 3] * self.device.width / FLOAT / self.device.memory
+        return counts[:, 2] * self.device.launch + copied
+
+
+@dataclass(frozen=True)
+class DeviceMessages:
+    """Seconds of messages between devices `inside` a node and `between` nodes; `width`: bytes of a number."""
+
+    inside: Link
+    between: Link
+    width: float
+    extrapolated: tuple[str, ...] = ("all messages, from a machine file",)
+
+    def cost(self, wait: Wait, size: int, near: int) -> tuple[float, float]:
+        """(seconds of a wait among `size` ranks, of which `near` are on one node; 0 for work of each rank alone)."""
+        if wait.kind == "exchange":
+            link = self.inside if near == size else self.between
+            return link.seconds(len(wait.offsets), wait.nbytes * self.width / FLOAT), 0.0
+        nbytes = wait.elements * wait.itemsize * self.width / FLOAT
+        inside = allreduce(self.inside, near, nbytes) if near > 1 else 0.0
+        between = allreduce(self.between, ceil(size / near), nbytes / near) if near < size else 0.0
+        return (inside + between) * (0.5 if wait.scatters else 1.0), 0.0
+
+
+def allreduce(link: Link, size: int, nbytes: float) -> float:
+    """Seconds of an all-reduce of `nbytes` among `size` ranks: the faster of a ring and a tree."""
+    ring = 2 * (size - 1) * (link.latency + nbytes / size / link.bandwidth)
+    return min(ring, 2 * ceil(log2(size)) * (link.latency + nbytes / link.bandwidth))
