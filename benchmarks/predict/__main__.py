@@ -8,6 +8,7 @@
 | shapes | products and convolutions of shapes without measurements |
 | unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
+| published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
 
 Before each round all cores spin for 50 ms. A round begins when each gets at least 95 % of a processor, or after
@@ -20,12 +21,20 @@ from __future__ import annotations
 
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.predict.nodes import nodes
+from benchmarks.predict.published import published
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
 from benchmarks.predict.unseen import unseen
 
-PARTS = {"steps": steps, "shapes": shapes, "unseen": unseen, "speed": speed, "nodes": nodes}
+PARTS = {
+    "steps": steps,
+    "shapes": shapes,
+    "unseen": unseen,
+    "speed": speed,
+    "published": published,
+    "nodes": nodes,
+}
 NAMED = ("nodes",)  # parts that run only if they are named
 
 
