@@ -10,6 +10,7 @@ from miniapps.learning.course.options import AUTO, IMAGES_SAID, Seeds, Steps, di
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
+from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES
 from miniapps.runner.config import SEEDS, option, section
 
 SAMPLES = {"images": IMAGES, "text": ("text",)}  # values of --data by kind of sample
@@ -46,7 +47,8 @@ class Cuts:
         AUTO,
         help="axes of the problem that the mesh carries: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
         "each rank stores a part of the parameters), sp (tokens), dp+sp, tp+sp, tp+vocabulary, dp+tp+vocabulary, "
-        "spatial (rows and columns of images), dp+spatial, expert; auto: the first of these with the axes of --mesh",
+        "spatial (rows and columns of images), dp+spatial, expert, pp (layers, one after the other), dp+pp, tp+pp, "
+        "dp+tp+pp; auto: the first of these with the axes of --mesh",
         role="method",
         effect="ownership",
         flag="--recipe",
@@ -76,6 +78,23 @@ class Cuts:
         role="method",
         effect="cost",
         flag="--shapes",
+    )
+    micro_batches: int = option(
+        1,
+        help="equal parts of a step's samples that are computed one after the other, as a pipeline needs; the loss is "
+        "the mean of theirs; part of the problem's hash",
+        minimum=1,
+        maximum=2**20,
+        flag="--micro-batches",
+    )
+    schedule: str = option(
+        ONE_EACH,
+        help="order of stages and micro-batches on a rank: gpipe, all forward passes first; 1f1b, forward and backward "
+        "passes in turn, with less memory; circular, ranks own stages in turn and wait less",
+        choices=SCHEDULES,
+        role="method",
+        effect="ownership",
+        flag="--schedule",
     )
     fuse: bool = option(
         True,

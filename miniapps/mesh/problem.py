@@ -19,6 +19,7 @@ from miniapps.partition import models
 from miniapps.partition.cuts.mesh import Mesh, carriers_of, number, pairs, parse
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.flops import model_flops
+from miniapps.partition.graphs.repeat import split
 from miniapps.partition.models import Task
 from miniapps.partition.planning.recipes import chosen, plan_of
 
@@ -42,12 +43,14 @@ def load(config: Any) -> Labelled:
 def task(config: Any) -> Task:
     """The task that the model learns."""
     edge = EDGE.get(config.data.name, 0)
-    return Task(config.training.batch, config.training.micro, edge, CLASSES, text.VOCABULARY)
+    parts = config.mesh.micro_batches
+    return Task(config.training.batch, config.training.micro, edge, CLASSES, text.VOCABULARY, parts)
 
 
 def deck(config: Any) -> Any:
     """The sizes of the model, with the blocks into which its axes are cut. Raises UsageError or ChoiceError."""
     model = models.model(config.model.name)
+    require_parts(config, model)
     found = model.sized(config.model, task(config))
     there = tuple(axis.name for axis in model.axes(found))
     given = pairs(config.mesh.blocks, "--blocks", "batch=8,heads=4")
@@ -64,8 +67,28 @@ def deck(config: Any) -> Any:
     return found
 
 
+def require_parts(config: Any, model: models.MeshModel) -> None:
+    """Raise UsageError for micro-batches that the model does not have, or that are not made of whole blocks."""
+    parts, training = config.mesh.micro_batches, config.training
+    if parts == 1:
+        return
+    if not hasattr(model.Deck(), "micro_batches"):
+        able = [name for name, other in models.every().items() if hasattr(other.Deck(), "micro_batches")]
+        raise UsageError(
+            f"--micro-batches {parts}: {config.model.name} computes all samples of a step at once; choose 1, or "
+            f"--model {', '.join(able)}"
+        )
+    if training.batch % (parts * training.micro):
+        raise UsageError(
+            f"--micro-batches {parts}: training.batch = {training.batch} samples are not {parts} micro-batches of "
+            f"whole blocks of training.micro = {training.micro} samples; choose a multiple of "
+            f"{parts * training.micro}, fewer micro-batches, or smaller blocks"
+        )
+
+
 class Inputs:
-    """The whole inputs of each step, the same on all ranks; they depend only on the seeds and the step."""
+    """The whole inputs of each step, by micro-batch, the same on all ranks; they depend only on the seeds and the
+    step."""
 
     def __init__(self, config: Any, data: Labelled):
         self._data, self._task, self._seed = data, task(config), config.seeds.data
@@ -74,7 +97,7 @@ class Inputs:
         self._batches = Batches(len(data.images), batch, batch, config.seeds.data)
 
     def at(self, step: int) -> tuple[Any, ...]:
-        """Torch tensors, in the order of the model's inputs."""
+        """Torch tensors, in the order of the plan's inputs."""
         chosen = self._batches.images(step, 0)
         return self._of(self._data.images[chosen], self._data.labels[chosen], (step, 0))
 
@@ -91,7 +114,8 @@ class Inputs:
         given: np.ndarray = samples.astype(np.int64) if text else samples.astype(np.float32) / white
         draw = partial(_drawn, self._seed, when)
         targets = torch.from_numpy(labels.astype(np.int64))
-        return self._model.batch(torch.from_numpy(given), targets, self._task, draw)
+        inputs = self._model.batch(torch.from_numpy(given), targets, self._task, draw)
+        return split(inputs, self._task.parts)
 
 
 def _drawn(seed: int, when: tuple[int, int], purpose: int) -> np.random.Generator:
@@ -104,7 +128,7 @@ def mesh_of(config, options, size: int) -> Mesh:
     axes = chosen(model, deck(config), names(config))
     recipe = model.RECIPES[config.mesh.recipe]
     carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
-    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks)
+    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks, config.mesh.schedule)
 
 
 def names(config) -> list[str]:
@@ -120,5 +144,5 @@ def planned(config: Any) -> tuple[Plan, int]:
 
     model, sizes = models.model(config.model.name), deck(config)
     with torch.random.fork_rng(devices=[]):
-        graph = export(model.module(sizes), model.inputs(sizes))
+        graph = export(model.module(sizes), model.inputs(sizes), micro_batches=config.mesh.micro_batches)
     return plan_of(model, sizes, graph, names(config), config.mesh.fuse), model_flops(graph)

@@ -25,15 +25,16 @@ from miniapps.partition import models
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import require_fits
-from miniapps.partition.cuts.steps import Plan, Value
+from miniapps.partition.cuts.steps import STAGE, Plan, Value
 from miniapps.partition.execution.draws import EVALUATION
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import core_rate, model_flops
 from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.showing.stages import stages_of
 from miniapps.trace.records import INPUT, NODE, STAGES
-from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION
+from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION, WAIT
 
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
@@ -75,6 +76,10 @@ class MeshTrainer(Trainer):
         self.test_loss = nan
         self.rate = ctx.comm.allreduce(core_rate(), MPI.MAX)
         self.utilisation: list[float] = []
+        self.waited = 0.0  # seconds of this step in which the rank waited for other stages
+        self.waits: list[float] = []  # parts of the steps' times
+        self.pipeline = pipeline_of(self.plan, self.mesh)
+        self.bubble = nan
         if ctx.rank == 0:
             self.tracer.usage(MODEL_FLOPS, 0, self.flops)
             self.tracer.usage(CORE_RATE, 0, self.rate)
@@ -86,14 +91,15 @@ class MeshTrainer(Trainer):
 
     def peek(self, block: int) -> np.ndarray | None:
         """This rank's part of the parameter with number `block`, which faults can strike."""
-        learned = self.learner.learned
-        return self.learner.values[learned[block]].numpy() if 0 <= block < len(learned) else None
+        every = self.learner.every
+        part = self.learner.values[every[block]] if 0 <= block < len(every) else None
+        return None if part is None else part.numpy()
 
     def advance(self, step: int) -> None:
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         self.trace_weights()
-        computed = time.perf_counter()
+        computed, self.waited = time.perf_counter(), 0.0
         self.learner.give(self.inputs.at(step))
         self.learner.steps = step - 1
         self.learner.rate = rate_at(step, training.steps, training.rate, training.optimiser)
@@ -134,7 +140,15 @@ class MeshTrainer(Trainer):
         found = {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
         if self.utilisation:
             found[UTILISATION] = (100 * median(self.utilisation), "%")
+        if self.pipeline is not None and self.waits:
+            found["bubble"] = (100 * self.bubble, "%")
+            found["predicted_bubble"] = (100 * self.pipeline.bubble, "%")
         return found
+
+    def record_outputs(self, step: int) -> None:
+        """Find the mean over ranks of the part of a step's time in which they waited for other stages. Collective."""
+        if self.pipeline is not None and self.waits:
+            self.bubble = self.ctx.comm.allreduce(median(self.waits)) / self.ctx.size
 
     def fingerprint(self) -> str:
         """The fingerprint of all whole weights. Collective."""
@@ -142,30 +156,30 @@ class MeshTrainer(Trainer):
 
     def state(self) -> list[Sequence[np.ndarray]]:
         """The whole weights, and each whole state of the optimiser, in the order of the parameters. Collective."""
-        held = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
-        sources = [self.plan.sources[k].tensor.name for k in self.learner.learned]
-        return [
-            [
-                self.program.whole(name, torch.from_numpy(part)).numpy()
-                for name, part in zip(sources, parts, strict=True)
-            ]
-            for parts in held
-        ]
+        learner = self.learner
+        found: list[Sequence[np.ndarray]] = []
+        for parts in ([x.numpy() for x in self._parts()], *learner.optimiser.states.values()):
+            own = dict(zip(learner.learned, map(torch.from_numpy, parts), strict=True))
+            names = {k: self.plan.sources[k].tensor.name for k in learner.every}
+            found.append([self.program.whole(names[k], own.get(k)).numpy() for k in learner.every])
+        return found
 
     def restore(self, state: Sequence[Sequence[np.ndarray]]) -> None:
         """Restore what `state` returned, on any mesh."""
         own = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
         for arrays, parts in zip(state, own, strict=True):
-            for k, array, part in zip(self.learner.learned, arrays, parts, strict=True):
+            whole = dict(zip(self.learner.every, arrays, strict=True))
+            for k, part in zip(self.learner.learned, parts, strict=True):
+                array = whole[k]
                 name = self.plan.sources[k].tensor.name
                 part[...] = self.program.part(name, torch.from_numpy(array)).numpy()
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The whole buffers that a step changes, by key. Collective."""
-        sources = self.plan.sources
+        names = {s.key: (s.tensor.name, k) for k, s in enumerate(self.plan.sources) if s.kind == "buffer"}
         return {
-            sources[k].key: self.program.whole(sources[k].tensor.name, self.learner.values[k]).numpy()
-            for k in self.learner.buffers
+            key: self.program.whole(name, self.learner.values[k]).numpy()
+            for name, k, key in ((*names[key], key) for key, _ in self.plan.updates)
         }
 
     def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
@@ -188,9 +202,12 @@ class MeshTrainer(Trainer):
     def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor], int]:
         """The plan; the whole parameters, buffers and inputs; and the model FLOPs of a step."""
         config, model = self.config, models.model(self.config.model.name)
-        sizes, inputs = deck(config), self.inputs.at(1)
+        sizes, inputs, parts = deck(config), self.inputs.at(1), config.mesh.micro_batches
         network = drawn(model.module, sizes, config.seeds.init)
-        graph = export(network, inputs)
+        whole_inputs = tuple(
+            torch.cat(inputs[k :: len(inputs) // parts]) for k in range(len(inputs) // parts)
+        )
+        graph = export(network, whole_inputs, micro_batches=parts)
         plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse)
         whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
         whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
@@ -216,6 +233,7 @@ class MeshTrainer(Trainer):
         """Record the utilisation of a step that took `seconds` on this rank, without the recording of weights. Since a
         rank waits for the others in every all-reduce, over several steps the time of one rank is that of all."""
         cores = self.ctx.size * self.ctx.options.threads
+        self.waits.append(self.waited / seconds)
         self.utilisation.append(self.flops / (seconds * cores * self.rate))
         if self.ctx.rank == 0:
             self.tracer.usage(UTILISATION, self.tracer.step, self.utilisation[-1])
@@ -224,6 +242,8 @@ class MeshTrainer(Trainer):
         """`function`, with each call recorded as an event in the trace."""
         tracer, name = self.tracer, self.tracer.name(region, kind)
         clock, event = tracer.clock, tracer.event
+        if kind == WAIT:
+            function = self._waiting(function)
 
         def timed(*args: Any, **kwargs: Any):
             start = clock()
@@ -232,6 +252,17 @@ class MeshTrainer(Trainer):
             return result
 
         return timed
+
+    def _waiting(self, function):
+        """`function`, whose seconds count as waiting for other stages."""
+
+        def waiting():
+            begin = time.perf_counter()
+            result = function()
+            self.waited += time.perf_counter() - begin
+            return result
+
+        return waiting
 
     def _reducer(self, comm, reduction, name: str, blocks, summed: bool):
         """The traced all-reduce of a reduction of the plan; it is freed with the repeat."""
@@ -256,20 +287,25 @@ class MeshTrainer(Trainer):
         if watch is None or isinstance(value, list) or of.partial:
             return
         blocks, arrays = blocks_of(of, self.program, value)
-        watch.kernel(name, blocks, arrays, NODE, is_first(of, self.program))
+        watch.kernel(name, blocks, arrays, NODE, is_first(name, self.program))
 
     def _fingerprints(self, record: str, name: str, part: torch.Tensor) -> None:
         value = self.plan.values[name]
-        if is_first(value, self.program):
+        if is_first(name, self.program):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
                 self.tracer.array(record, block, array)
 
 
-def is_first(value: Value, program: Program) -> bool:
-    """Whether this rank is the first rank that holds its part of a value."""
-    mesh = program.mesh
-    carriers = {mesh.carrier(axis) for axis in axes_of(value.cut)}
-    return not any(at for name, at in mesh.coordinates(program.place.rank).items() if name not in carriers)
+def is_first(name: str, program: Program) -> bool:
+    """Whether this rank is the first rank that holds its part of the value `name`."""
+    mesh, plan = program.mesh, program.plan
+    carriers = {mesh.carrier(axis) for axis in axes_of(plan.values[name].cut)}
+    first = dict.fromkeys((axis for axis, _ in mesh.axes), 0)
+    if plan.stages and (along := mesh.carrier(STAGE)) is not None:
+        owners = mesh.owners(plan.axis(STAGE))
+        first[along] = min(int(owners[stage]) for stage in plan.stages[name])
+    coordinates = mesh.coordinates(program.place.rank)
+    return all(at == first[axis] for axis, at in coordinates.items() if axis not in carriers)
 
 
 def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:

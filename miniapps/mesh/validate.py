@@ -16,7 +16,7 @@ from miniapps.mesh.problem import counts, deck, load, mesh_of, names, planned
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
-from miniapps.partition.cuts.steps import Compute
+from miniapps.partition.cuts.steps import STAGE, Compute
 from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
@@ -76,6 +76,13 @@ def validate(config: Any, options: Any, size: int) -> None:
             "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
         )
     checks.require_samples(config, counts(config)[0])
+    if STAGE in names(config) and (
+        inside := [spec for spec in options.fault if spec.startswith("kernel-bit")]
+    ):
+        raise UsageError(
+            f"--fault {inside[0]}: ranks of different stages compute different operations, so they cannot count them "
+            "together; leave the axis stage out, which changes no bit, or strike a parameter (bitflip)"
+        )
     try:
         mesh = mesh_of(config, options, size)
         require_blocks(models.model(config.model.name).axes(deck(config)), mesh)

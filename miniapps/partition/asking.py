@@ -64,7 +64,8 @@ def asked(options: argparse.Namespace, ranks: int | None = None) -> Asked:
     first = next(iter(carriers.values()))
     text = f"{first}={ranks or 2}" if options.mesh is None else options.mesh
     size = prod(sizes_of(text).values()) if ranks is None else ranks
-    mesh = parse(text, carriers_of(options.map, text, axes, carriers), size)
+    carried = carriers_of(options.map, text, axes, carriers)
+    mesh = parse(text, carried, size, schedule=options.schedule)
     require_blocks(axes, mesh)
     return Asked(problem, deck, names, mesh)
 

@@ -15,7 +15,7 @@ from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.asking import Planned, planned
 from miniapps.partition.cuts.axes import AxisError
-from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.explain import as_text, explain
@@ -43,6 +43,8 @@ DOCUMENTS = {
             reasons | object | {node: why it is not cut like its operands}
             price | object? | with `--calibration` what `fpna price --json` says of the plan
             notes | list of text | of your own module: sentences about its inputs and its pairs of linear layers
+            pipeline | object | {} without the axis stage; else `stages`, `ranks` along them, `micro_batches`,
+            `schedule`, and `bubble`, the part of the ranks' time in which they wait, from the work of each stage
         """),
         (
             rows(
@@ -252,6 +254,12 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
     one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, instead of the recipe's")
     one.add_argument(
         "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
+    )
+    one.add_argument(
+        "--schedule",
+        choices=SCHEDULES,
+        default=ONE_EACH,
+        help="order of stages and micro-batches on a rank, with the axis stage (%(default)s)",
     )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
 

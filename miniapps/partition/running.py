@@ -18,6 +18,8 @@ from miniapps.partition.asking import planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan
+from miniapps.partition.graphs.repeat import split
+from miniapps.partition.planning.recipes import micro_batches
 from miniapps.system.world import speaks, world
 from miniapps.untrusted.text import tell
 
@@ -54,21 +56,27 @@ def prepared(options: argparse.Namespace, ranks: int) -> tuple:
             found = planned(options, ranks)
             problem, deck = found.problem, found.deck
             module, inputs = problem.module(deck), problem.inputs(deck)
+            parts = micro_batches(deck)
     except (UsageError, ChoiceError, AxisError) as error:
         return None, None, None, None, str(error)
     whole = {("parameter", key): x.detach().clone() for key, x in module.named_parameters()}
     whole |= {("buffer", key): x.detach().clone() for key, x in module.named_buffers()}
-    whole |= {("input", str(k)): x.detach().clone() for k, x in enumerate(inputs)}
-    return found.plan, found.mesh, whole, by_torch(found.plan, module, inputs, problem.call), ""
+    whole |= {("input", str(k)): x.detach().clone() for k, x in enumerate(split(inputs, parts))}
+    return found.plan, found.mesh, whole, by_torch(found.plan, module, inputs, problem.call, parts), ""
 
 
-def by_torch(plan: Plan, module: Any, inputs: tuple, call: Callable) -> dict[str, np.ndarray] | None:
-    """The gradients of a step by torch in float64; None if the step draws random numbers."""
+def by_torch(
+    plan: Plan, module: Any, inputs: tuple, call: Callable, parts: int
+) -> dict[str, np.ndarray] | None:
+    """The gradients of the mean loss of `parts` micro-batches by torch in float64; None if the step draws random
+    numbers."""
     if any(isinstance(step, Compute) and step.kernel == "random" for step in plan.steps):
         return None
     wide = copy.deepcopy(module).double()
     wide.zero_grad(set_to_none=True)
-    call(wide, *(x.double() if x.is_floating_point() else x for x in inputs)).backward()
+    given = split([x.double() if x.is_floating_point() else x for x in inputs], parts)
+    for m in range(parts):
+        (call(wide, *given[m * len(inputs) : (m + 1) * len(inputs)]) / parts).backward()
     return {key: x.grad.numpy() for key, x in wide.named_parameters() if x.grad is not None}
 
 
@@ -88,8 +96,9 @@ def executed(
         losses.append(float(loss))
         digest.update(loss.numpy().tobytes())
         if step == 0:
-            for (key, name), part in zip(plan.gradients, learner.gradients, strict=True):
-                gradient = program.whole(name, part).numpy()
+            own = dict(zip(program.gradients, learner.gradients, strict=True))
+            for key, name in plan.gradients:
+                gradient = program.whole(f"parameter.{key}", own.get((key, name))).numpy()
                 digest.update(gradient.tobytes())
                 if true is not None:
                     worst = max(worst, float(np.abs(gradient - true[key]).max(initial=0.0) / largest))

@@ -52,10 +52,12 @@ MESHES = {name: [*(DATA if name != "unet" else []), *MODEL[name], *PRODUCTS[name
 CLOSE = 1e-5
 
 
-def hashes(name, meshes, level="layout", library="mpich", ranks=8, threads=1, shapes="exact", timeout=500):
-    """{mesh: hash} of a model; gradients are those of autograd in float64, but for rounding."""
+def hashes(
+    name, meshes, level="layout", library="mpich", ranks=8, threads=1, shapes="exact", timeout=500, axes=None
+):
+    """{mesh: hash} of a model, cut by `axes`; gradients are those of autograd in float64, but for rounding."""
     run = on_ranks(
-        ranks, [PROGRAM, name, AXES[name], level, threads, shapes, *meshes], library, timeout=timeout
+        ranks, [PROGRAM, name, axes or AXES[name], level, threads, shapes, *meshes], library, timeout=timeout
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "ranks differ" not in run.stderr

@@ -20,13 +20,16 @@ from miniapps.partition.capture.refused import (
     changed,
     cyclic,
     hooked,
+    indivisible,
     mutated,
     of_other_types,
     random_operation,
     unkeyed,
+    updated,
 )
 from miniapps.partition.capture.users import line_of, raised_by_user
 from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
+from miniapps.partition.graphs.repeat import repeated, split
 from miniapps.partition.graphs.simplify import simplified
 
 PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad")
@@ -37,24 +40,36 @@ class ExportError(UsageError):
     """A step function that cannot become a graph of operations on tensors of fixed shapes."""
 
 
-def export(module, inputs: Sequence[Any], call: Callable | None = None) -> Graph:
+def export(module, inputs: Sequence[Any], call: Callable | None = None, micro_batches: int = 1) -> Graph:
     """The graph of a step: `module(*inputs)`, a torch.nn.Module on tensors of fixed shapes, is a scalar loss; or
     `call(module, *inputs)` is.
+
+    `micro_batches`: the step works on that many equal parts of its samples (dim 0 of all inputs), one after the other;
+    its loss is the mean of their losses, and its gradients are those of this mean (`graphs.repeat`).
 
     Raises ExportError with advice, the line of the user's code and torch's reason. Also refuses steps that a graph
     would change, such as hooks of parameters and changed inputs, and steps without a guarantee: random numbers per
     rank, types narrower than float32. Errors of type UsageError in `call` pass through.
     """
+    return repeated(of_micro_batch(module, inputs, call, micro_batches), micro_batches)
+
+
+def of_micro_batch(module, inputs: Sequence[Any], call: Callable | None, micro_batches: int) -> Graph:
+    """The graph of the first of `micro_batches`, whose loss is its part of the loss of the step. Arguments and errors
+    as for `export`."""
     step = call or (lambda module, *inputs: module(*inputs))
     require(cyclic(module))
     require_one_device(module, inputs)
     require(hooked(module))
+    require(indivisible(inputs, micro_batches))
     outside = Outside(module)
-    traced_module, signature = traced(module, tuple(inputs), step)
+    first = split(inputs, micro_batches)[: len(inputs)]
+    traced_module, signature = traced(module, first, one_of(step, micro_batches))
     require(outside.changed())
     require(mutated(signature))
     graph = Builder(traced_module, signature, tied(module)).graph()
     require(of_other_types(graph))
+    require(updated(graph, micro_batches))
     return simplified(graph)
 
 
@@ -72,6 +87,13 @@ def tied(module) -> dict[str, str]:
         *module.named_buffers(remove_duplicate=False),
     )
     return {name: first[id(t)] for name, t in named if first.setdefault(id(t), name) != name}
+
+
+def one_of(call: Callable, micro_batches: int) -> Callable:
+    """`call`, whose loss is the part of one of `micro_batches` in the loss of the step."""
+    if micro_batches == 1:
+        return call
+    return lambda module, *inputs: call(module, *inputs) / micro_batches
 
 
 def traced(module, inputs: tuple, call: Callable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,30 @@ def _changes(parameters: list[str]) -> str:
     return (
         f"the step changes its parameters {', '.join(parameters)} in place: let the optimiser change them, or make "
         "them buffers"
+    )
+
+
+def indivisible(inputs: Sequence[Any], micro_batches: int) -> str:
+    """The message about inputs whose samples cannot be divided into `micro_batches` equal parts; "" if they can."""
+    for position, x in enumerate(inputs):
+        if micro_batches > 1 and (not x.shape or x.shape[0] % micro_batches):
+            samples = f"{x.shape[0]} samples" if x.shape else "no dim of samples"
+            return (
+                f"input {position} has {samples}, which cannot be divided into {micro_batches} equal micro-batches; "
+                "choose a divisor of the samples"
+            )
+    return ""
+
+
+def updated(graph: Graph, micro_batches: int) -> str:
+    """The message about buffers that a step of several micro-batches would change once per micro-batch; "" without
+    them."""
+    if micro_batches == 1 or not graph.updates:
+        return ""
+    names = ", ".join(key for key, _ in graph.updates[:4])
+    return (
+        f"the step changes buffers ({names}), whose values would depend on the order of its micro-batches: choose 1 "
+        "micro-batch, or a normalisation without running means"
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from miniapps.partition.capture.export import export
+from miniapps.partition.capture.export import of_micro_batch
+from miniapps.partition.graphs import stacked
 from miniapps.partition.graphs.graph import Graph
-from miniapps.partition.graphs.stacked import TEMPLATE, NotStacked, repeated
+from miniapps.partition.graphs.repeat import repeated
+from miniapps.partition.graphs.stacked import TEMPLATE, NotStacked
 from miniapps.partition.models import Problem
+from miniapps.partition.planning.recipes import micro_batches
 
 
 def graph_of(model: Problem, deck: Any) -> Graph:
@@ -16,7 +19,8 @@ def graph_of(model: Problem, deck: Any) -> Graph:
     so its plan has another hash. Raises ExportError."""
     if model.STACK and deck.layers > TEMPLATE:
         try:
-            return repeated(shapes_of(model, replace(deck, layers=TEMPLATE)), model.STACK, deck.layers)
+            graph = _of_micro_batch(model, replace(deck, layers=TEMPLATE))
+            return repeated(stacked.repeated(graph, model.STACK, deck.layers), micro_batches(deck))
         except NotStacked:  # its layers differ
             pass
     return shapes_of(model, deck)
@@ -24,7 +28,11 @@ def graph_of(model: Problem, deck: Any) -> Graph:
 
 def shapes_of(model: Problem, deck: Any) -> Graph:
     """The graph of a model's step, as `export` gives it. Raises ExportError."""
+    return repeated(_of_micro_batch(model, deck), micro_batches(deck))
+
+
+def _of_micro_batch(model: Problem, deck: Any) -> Graph:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True):
-        return export(model.module(deck), model.inputs(deck))
+        return of_micro_batch(model.module(deck), model.inputs(deck), None, micro_batches(deck))

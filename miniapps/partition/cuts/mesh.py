@@ -12,8 +12,9 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import STAGE, Plan
 
+GPIPE, ONE_EACH, CIRCULAR = SCHEDULES = ("gpipe", "1f1b", "circular")
 LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 
 
@@ -21,12 +22,15 @@ LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 class Mesh:
     """Ranks in a grid, the last axis fastest; `carriers`: (logical axis, axis of the grid that carries it).
 
-    Every rank has all blocks of a logical axis without a carrier. `shuffle`: seed that permutes owners.
+    Every rank has all blocks of a logical axis without a carrier. `shuffle`: seed that permutes owners. `schedule`: the
+    order in which a rank computes its stages and micro-batches (`planning.schedule`), one of SCHEDULES; the ranks own
+    stages in turn if it is `circular`, and neighbouring stages otherwise.
     """
 
     axes: tuple[tuple[str, int], ...]
     carriers: tuple[tuple[str, str], ...] = ()
     shuffle: int = 0
+    schedule: str = "1f1b"
 
     @property
     def size(self) -> int:
@@ -52,7 +56,8 @@ class Mesh:
         """The place of each block along the carrier, (blocks,); zeros without a carrier."""
         carrier = self.carrier(axis.name)
         size = 1 if carrier is None else self.extent(carrier)
-        return _owners(axis.blocks, size, self.shuffle)
+        in_turn = axis.name == STAGE and self.schedule == CIRCULAR
+        return _owners(axis.blocks, size, self.shuffle, in_turn)
 
     def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
         """The blocks of an axis that a rank owns, ascending."""
@@ -87,11 +92,13 @@ def _group(axes: tuple[tuple[str, int], ...], carriers: frozenset[str | None], r
 
 
 @cache
-def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
-    return shuffled(contiguous_owner(blocks, size), seed)
+def _owners(blocks: int, size: int, seed: int, in_turn: bool) -> np.ndarray:
+    return shuffled(np.arange(blocks) % size if in_turn else contiguous_owner(blocks, size), seed)
 
 
-def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) -> Mesh:
+def parse(
+    text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0, schedule: str = "1f1b"
+) -> Mesh:
     """Parses the mesh `data=2,model=2` for `ranks` ranks. Raises UsageError.
 
     `carriers`: {logical axis: axis of the mesh}; pairs whose axis the mesh lacks are ignored.
@@ -112,8 +119,19 @@ def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) 
                 f"--mesh {text}: {name} carries no axis, so its {size} ranks would do the same work; choose {name}=1, "
                 f"another --recipe, or a --map that names it (carried now: {given})"
             )
+    require_stages(text, carriers)
     carried = tuple((axis, name) for axis, name in carriers.items() if name in sizes)
-    return Mesh(tuple(sizes.items()), carried, shuffle)
+    return Mesh(tuple(sizes.items()), carried, shuffle, schedule)
+
+
+def require_stages(text: str, carriers: Mapping[str, str]) -> None:
+    """Raise UsageError if the axis of the mesh that carries the stages carries another axis, too."""
+    others = [axis for axis, by in carriers.items() if by == carriers.get(STAGE) and axis != STAGE]
+    if others:
+        raise UsageError(
+            f"--mesh {text}: {carriers[STAGE]} carries {STAGE} and {', '.join(others)}; ranks of one stage share "
+            "the blocks of all other axes, so give the stages an axis of their own: --map batch=data,stage=stage"
+        )
 
 
 def sizes_of(text: str) -> dict[str, int]:

@@ -41,6 +41,14 @@ number of elements in owned blocks. A factor of n elements has blocks at `axis.a
 - `Reduce`: adds partial values over all blocks of `axes`, in one tree (`block-tree`) over the product of their block
   numbers, first axis major; all operands are sent as one vector. Either all results have axes that their operands lack,
   and each rank needs only its part (reduce-scatter), or no result has (all-reduce).
+- `Send`, `Receive`: the ranks of stage `source` send a value, as they hold it, to those of stage `target`. A pair of
+  ranks that differ only in the stage exchange one message; without several ranks along the stages, nothing is sent.
+
+**Stages.** Without an axis `stage`, every rank executes every step. With it, `stages[NAME]` names the blocks of `stage`
+at which a value is computed: only their ranks hold it, and execute its step. `tasks[NODE]`: the micro-batch and the
+pass (FORWARD, BACKWARD) of an operation. HEAD precedes all micro-batches, TAIL follows them. Both only say where and
+when a step is executed, so the hash leaves them out, with the axis `stage` and the order of steps
+(`planning.schedule`).
 
 **Sources** are parameters, buffers, inputs and constants; their values have the cut in which a rank holds them between
 steps. `gradients` and `updates` name values that have the cut of their parameter or buffer and are not partial; `loss`
@@ -60,6 +68,9 @@ from miniapps.partition.cuts.axes import Axis, Cut
 from miniapps.partition.graphs.graph import Source, tensors_in
 
 SHAPE = "@shape"
+STAGE = "stage"  # the axis of layers that ranks compute one after the other
+FORWARD, BACKWARD, HEAD, TAIL = "forward", "backward", "head", "tail"
+Turn = tuple[int, str]  # the micro-batch and the pass of an operation
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,29 @@ class Reduce:
     dtype: str
 
 
-Step = Compute | Reshard | Reduce
+@dataclass(frozen=True)
+class Send:
+    """Sends the value in `operands` from stage `source` to stage `target`, for `node`; `results` names it, too."""
+
+    node: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Receives what a `Send` sent."""
+
+    node: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    source: int
+    target: int
+
+
+Step = Compute | Reshard | Reduce | Send | Receive
 
 
 def step_operands(step: Step) -> tuple[str, ...]:
@@ -170,7 +203,8 @@ def step_results(step: Step) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Plan:
     """The steps of all ranks. `together`: groups of axes that never cut the same value, so that one axis of a mesh may
-    carry a whole group; `reasons`: {node: why its operation is not cut}."""
+    carry a whole group; `reasons`: {node: why its operation is not cut}; `stages`: {value: blocks of the axis `stage`},
+    `tasks`: {node: task}, both empty without this axis."""
 
     axes: tuple[Axis, ...]
     sources: tuple[Source, ...]
@@ -181,6 +215,8 @@ class Plan:
     updates: tuple[tuple[str, str], ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    stages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tasks: Mapping[str, Turn] = field(default_factory=dict)
 
     def axis(self, name: str) -> Axis:
         """The axis `name`. Raises StopIteration without one."""
@@ -200,10 +236,14 @@ class Plan:
         """SHA-256 of all choices that affect bits: plans with equal hashes have the same bits under `layout`, on any
         mesh.
 
-        Leaves out the grouping and times of messages, on which a reduction's tree does not depend.
+        Leaves out the grouping and times of messages, on which a reduction's tree does not depend; and the stages and
+        the order of steps, which fix only where and when an operation is computed.
         """
         document = self.as_json()
+        del document["stages"], document["tasks"]
+        document["axes"] = [axis for axis in document["axes"] if axis["name"] != STAGE]
         computed = [step for step in document["steps"] if step["step"] == "compute"]
+        computed.sort(key=lambda step: step["results"])
         reduced = sorted(
             pair
             for s in self.steps

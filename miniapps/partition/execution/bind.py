@@ -14,10 +14,20 @@ from itertools import product
 
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Window
-from miniapps.partition.execution.bound import Added, Bound, BoundStep, Called, Moved, Operation
+from miniapps.partition.cuts.steps import STAGE, Compute, Plan, Receive, Reduce, Reshard, Send, Window
+from miniapps.partition.execution.bound import (
+    Added,
+    Bound,
+    BoundStep,
+    Called,
+    Incoming,
+    Moved,
+    Operation,
+    Outgoing,
+)
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Wanted
 from miniapps.partition.graphs.graph import tensors_in
+from miniapps.partition.planning.schedule import steps_of
 
 POOLED = "partition.pool_max_gradient"
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
@@ -30,13 +40,15 @@ def bind(
     exist."""
     place = Place(plan.axes, mesh, rank, padded)
     binder = Binder(plan, place, by_block, merge)
-    for step in plan.steps:
+    for step in steps_of(plan, mesh, rank):
         if isinstance(step, Compute):
             binder.compute(step)
         elif isinstance(step, Reshard):
             binder.move(step)
-        else:
+        elif isinstance(step, Reduce):
             binder.add(step)
+        else:
+            binder.pass_on(step)
     return Bound(plan, place, by_block, tuple(binder.steps), binder.merged)
 
 
@@ -74,6 +86,8 @@ class Binder:
         self.steps: list[BoundStep] = []
         self.merged = merged_values(plan) if by_block and merge else frozenset()
         self.halos: dict[tuple[str, Wanted], str] = {}
+        sends = (step for step in plan.steps if isinstance(step, Send))
+        self.tags = {(*step.operands, step.source, step.target): k for k, step in enumerate(sends)}
 
     def move(self, step: Reshard) -> None:
         """Bind a change of cuts."""
@@ -99,6 +113,17 @@ class Binder:
                 tuple(wanted),
                 tuple(name in self.merged for name in step.operands),
             )
+        )
+
+    def pass_on(self, step: Send | Receive) -> None:
+        """Bind a message between stages."""
+        (name,) = step.operands
+        value, owners = self.plan.values[name], self.place.mesh.owners(self.plan.axis(STAGE))
+        kind, other = (Outgoing, step.target) if isinstance(step, Send) else (Incoming, step.source)
+        tag = self.tags[name, step.source, step.target]
+        shape = self.place.shape(value.cut)
+        self.steps.append(
+            kind(step.node, name, int(owners[other]), tag, shape, value.dtype, self.count(name))
         )
 
     def compute(self, step: Compute) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from miniapps.partition.cuts.axes import Cut
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 
 
@@ -76,7 +76,31 @@ class Added:
     merged: tuple[bool, ...]
 
 
-BoundStep = Moved | Operation | Added
+@dataclass(frozen=True)
+class Outgoing:
+    """Sends a value to the rank at place `peer` along the stages. `tag`: tells the messages of a step apart; `shape`:
+    of the array, or of each of the `count` arrays of a partial value."""
+
+    node: str
+    name: str
+    peer: int
+    tag: int
+    shape: tuple[int, ...]
+    dtype: str
+    count: int | None
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The values that exist after the step."""
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Incoming(Outgoing):
+    """Receives what the rank at place `peer` sent."""
+
+
+BoundStep = Moved | Operation | Added | Outgoing | Incoming
 
 
 @dataclass(frozen=True)
@@ -88,6 +112,31 @@ class Bound:
     by_block: bool
     steps: tuple[BoundStep, ...]
     merged: frozenset[str]  # partial values kept as sums of subtrees
+
+    @property
+    def gradients(self) -> tuple[tuple[str, str], ...]:
+        """(key, value) of the gradients of this rank's stages."""
+        return self._own("parameter", self.plan.gradients)
+
+    @property
+    def updates(self) -> tuple[tuple[str, str], ...]:
+        """(key, value) of the updates of buffers of this rank's stages."""
+        return self._own("buffer", self.plan.updates)
+
+    @property
+    def leaving(self) -> list[str]:
+        """The values that the step returns on this rank: loss, gradients, updates."""
+        return [self.plan.loss, *(name for _, name in (*self.gradients, *self.updates))]
+
+    def _own(self, kind: str, pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        names = {s.key: s.tensor.name for s in self.plan.sources if s.kind == kind}
+        return tuple((key, name) for key, name in pairs if self.has(names[key]))
+
+    def has(self, name: str) -> bool:
+        """Whether a value belongs to a stage of this rank."""
+        if not self.plan.stages:
+            return True
+        return not set(self.plan.stages[name]).isdisjoint(self.place.own[STAGE])
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The local shape of a value."""

@@ -18,7 +18,7 @@ import torch
 
 from miniapps.partition.cuts.steps import SHAPE
 from miniapps.partition.execution.blockwise import Blocks, blocks_of
-from miniapps.partition.execution.bound import Added, Bound, Called, Moved, Operation
+from miniapps.partition.execution.bound import Added, Bound, Called, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.draws import draw
 from miniapps.partition.execution.lines import Lines
@@ -43,7 +43,9 @@ class Writer:
         watch: Callable | None = None,
         timed: Callable | None = None,
         seed: int = 0,
+        relay: Callable | None = None,
     ):
+        self.relay: Any = relay
         self.bound, self.kernels, self.watch, self.timed, self.seed = bound, kernels, watch, timed, seed
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
@@ -58,9 +60,11 @@ class Writer:
                 self.operation(step)
             elif isinstance(step, Moved):
                 self.move(step)
-            else:
+            elif isinstance(step, Added):
                 self.add(step)
-            if watch is not None:
+            else:
+                self.pass_on(step)
+            if watch is not None and not isinstance(step, Outgoing):
                 self.watched(step)
 
     def literal(self, argument: Any, operands: Sequence[str], shape: Sequence[int]) -> str:
@@ -303,6 +307,23 @@ class Writer:
         for k, name in enumerate(step.results):
             self.variables[name] = self.put(f"{several}[{k}]", [several])
 
+    def pass_on(self, step: Outgoing) -> None:
+        """Write a message between stages."""
+        function = self.relay(step)
+        if self.timed is not None:
+            function = self.timed(*function.region, function, function.nbytes)
+        if isinstance(step, Incoming):
+            variable = self.put(f"{self.constant(function, 'm')}()", [])
+            several = step.count is not None
+            self.variables[step.name] = (
+                [self.put(f"{variable}[{k}]", [variable]) for k in range(step.count or 0)]
+                if several
+                else self.put(f"{variable}[0]", [variable])
+            )
+        else:
+            uses = self.listed(step.name)
+            self.put(f"{self.constant(function, 'm')}({', '.join(uses)})", uses)
+
     def add(self, step: Added) -> None:
         """Write a reduction."""
         total: Total = self.total(step)
@@ -363,5 +384,5 @@ class Writer:
             self.put(f"{self.constant(self.watch, 'w')}({name!r}, {listed})", uses)
 
     def text(self, names: Sequence[str]) -> str:
-        """The source text of `step(given, number)`, which returns the values `names`."""
+        """The source text of `step(given, number)`, which returns those of the values `names` that this rank has."""
         return self.lines.text(self.given, [self.variables[name] for name in names])

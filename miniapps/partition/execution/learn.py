@@ -6,6 +6,7 @@ The optimiser (`miniapps.learning.optimisers`) works element by element, so the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +15,8 @@ from miniapps.partition.execution.run import Program
 
 
 class Learner:
-    """A program with the parts of its sources; `whole`: parameters, buffers and inputs by (kind, key).
+    """A program with the parts of its sources, None for those of other ranks' stages; `whole`: parameters, buffers and
+    inputs by (kind, key).
 
     `make(weights)`: an optimiser of `miniapps.learning.optimisers` for this rank's parts; callers may set `rate` before
     each step. Calls are collective.
@@ -28,20 +30,22 @@ class Learner:
         rate: float = 1e-3,
     ):
         self.program, self.rate, self.steps = program, rate, 0
-        self.values = [x.clone() for x in program.sources(whole)]
+        self.values: list[Any] = [None if x is None else x.clone() for x in program.sources(whole)]
         at = {(s.kind, s.key): k for k, s in enumerate(program.plan.sources)}
-        self.buffers = [at["buffer", key] for key, _ in program.plan.updates]
+        self.buffers = [at["buffer", key] for key, _ in program.updates]
         self._inputs = {
             int(s.key): (k, s.tensor.name)
             for (kind, _), k in at.items()
-            if (s := program.plan.sources[k]).kind == "input"
+            if (s := program.plan.sources[k]).kind == "input" and self.values[k] is not None
         }
-        self.learned = [at["parameter", key] for key, _ in program.plan.gradients]
+        self.every = [at["parameter", key] for key, _ in program.plan.gradients]  # of all stages
+        self.learned = [at["parameter", key] for key, _ in program.gradients]
         weights = [self.values[k].numpy() for k in self.learned]
         self.optimiser = make(weights)
 
     def give(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Set the whole inputs of the next step; this rank keeps its parts."""
+        """Set the whole inputs of the next step, those of each micro-batch (`graphs.repeat.split`); this rank keeps its
+        parts."""
         for number, whole in enumerate(inputs):
             if number in self._inputs:
                 k, name = self._inputs[number]
@@ -70,5 +74,5 @@ class Learner:
         plan = self.program.plan
         return {
             plan.sources[k].key: self.program.whole(plan.sources[k].tensor.name, self.values[k])
-            for k in self.learned
+            for k in self.every
         }

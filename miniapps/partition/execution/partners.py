@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from miniapps.partition.cuts.axes import merge
+from miniapps.partition.cuts.axes import axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Step
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.exchange import Recut
 from miniapps.partition.execution.place import Place, Wanted
@@ -18,6 +18,17 @@ def carriers_among(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
     blocks."""
     found = map(mesh.carrier, axes)
     return frozenset(carrier for carrier in found if carrier and mesh.extent(carrier) > 1)
+
+
+def axes_along(plan: Plan, step: Step) -> list[tuple[str, ...]]:
+    """The axes over which a step may send: of a reduction, of values that it reshards, of an operand with a halo."""
+    if isinstance(step, Reduce):
+        return [step.axes, *(axes_of(plan.values[name].cut) for name in step.operands)]
+    if isinstance(step, Reshard):
+        return [axes_of(plan.values[step.operands[0]].cut)]
+    if isinstance(step, Compute):
+        return [axes_of(plan.values[window.operand].cut) for window in step.windows]
+    return []
 
 
 def is_held(plan: Plan, step: Moved) -> bool:

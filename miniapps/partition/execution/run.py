@@ -24,15 +24,16 @@ import torch
 from kernels.guarantees import LEVELS, known, meets
 from miniapps.partition.cuts.axes import axes_of, whole
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.bind import bind
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.given import constant_of, part_of
-from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.partners import axes_along, carriers_among, is_held, recuts, scattered
 from miniapps.partition.execution.place import Place
+from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
@@ -69,34 +70,56 @@ class Program:
         self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
-        self._comms: dict[frozenset[str], Any] = {}
+        self._comms = self._groups()
+        self.relay = Relay(self._along_stages())
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
         self._reducers = reducers
         writer = Writer(
-            self.bound, Kernels(level, threads, anywhere), self._exchange, self._total, watch, timed, seed
+            self.bound,
+            Kernels(level, threads, anywhere),
+            self._exchange,
+            self._total,
+            watch,
+            timed,
+            seed,
+            self.relay,
         )
-        leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
-        self.text = writer.text(leaving)
+        self.gradients, self.updates = self.bound.gradients, self.bound.updates
+        self.text = writer.text(self.bound.leaving)
         self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
 
     def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a whole source."""
+        """This rank's part of a whole source that it has."""
         return part_of(self.place, self.plan.values[name], tensor)
 
-    def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
-        """The whole value, which must not be partial, from the parts of all ranks. Collective."""
+    def whole(self, name: str, part: torch.Tensor | None) -> torch.Tensor:
+        """The whole value, which must not be partial, from the parts of all ranks; None on ranks of other stages, to
+        which the first of its stages sends it. Collective."""
         value = self.plan.values[name]
-        exchange = self._exchange(Moved("", (name,), (name,), (whole(value.shape),)))
-        found = exchange(part)[0].clone()
-        self.exchanges.remove(exchange)
-        exchange.free()
+        found = None
+        if part is not None and self.bound.has(name):
+            exchange = self._exchange(Moved("", (name,), (name,), (whole(value.shape),)))
+            found = exchange(part)[0].clone()
+            self.exchanges.remove(exchange)
+            exchange.free()
+        if self.relay.comm is None:
+            assert found is not None
+            return found
+        if found is None:
+            found = torch.empty(value.shape, dtype=getattr(torch, value.dtype))
+        first = int(self.mesh.owners(self.plan.axis(STAGE))[self.plan.stages[name][0]])
+        self.relay.comm.Bcast(raw(found), root=first)
         return found
 
-    def sources(self, by_key: Mapping[tuple[str, str], torch.Tensor]) -> list[torch.Tensor]:
-        """The parts of all sources, from whole tensors by (kind, key); constants are the plan's."""
-        found = []
+    def sources(self, by_key: Mapping[tuple[str, str], torch.Tensor]) -> list[torch.Tensor | None]:
+        """The parts of all sources, from whole tensors by (kind, key); constants are the plan's. None for sources of
+        other ranks' stages."""
+        found: list[torch.Tensor | None] = []
         for source in self.plan.sources:
+            if not self.bound.has(source.tensor.name):
+                found.append(None)
+                continue
             if source.kind == "constant":
                 tensor = constant_of(source)
             else:
@@ -104,12 +127,14 @@ class Program:
             found.append(self.part(source.tensor.name, tensor))
         return found
 
-    def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
-        """Returns (loss, gradients, updates) for this rank's parts of the sources, in the order of the plan; valid
-        until the next call. `number`: of the step; `draws.EVALUATION` drops nothing."""
+    def __call__(self, values: Sequence[torch.Tensor | None], number: int = 1):
+        """Returns (loss, gradients, updates) for this rank's parts of the sources; `gradients` and `updates` name those
+        of this rank's stages, in the order of the plan. Valid until the next call. `number`: of the step;
+        `draws.EVALUATION` drops nothing."""
         with torch.no_grad():
             loss, *rest = self._step(values, number)
-        n = len(self.plan.gradients)
+        self.relay.finish()
+        n = len(self.gradients)
         return loss, rest[:n], rest[n:]
 
     def free(self) -> None:
@@ -122,6 +147,29 @@ class Program:
             if comm is not None:
                 comm.Free()
         self._comms.clear()
+        if self.relay.comm is not None:
+            self.relay.comm.Free()
+
+    def _groups(self) -> dict[frozenset[str], Any]:
+        """A communicator for each set of carriers over which values travel. Ranks of all stages make all of them, in
+        the order of the plan, although a rank executes only the steps of its stages."""
+        if self.comm is None:
+            return {}
+        found: dict[frozenset[str], Any] = {}
+        held = [tuple(axes_of(self.plan.values[s.tensor.name].cut)) for s in self.plan.sources]
+        for axes in (*held, *(axes for step in self.plan.steps for axes in axes_along(self.plan, step))):
+            carriers = carriers_among(self.mesh, axes)
+            if carriers and carriers not in found:
+                group = self.mesh.group(axes, self.place.rank)
+                found[carriers] = self.comm.Split(group[0], self.place.rank)
+        return found
+
+    def _along_stages(self):
+        """The communicator of the ranks that differ only along the stages; None if there is one."""
+        if not self.plan.stages or not carriers_among(self.mesh, (STAGE,)):
+            return None
+        group = self.mesh.group((STAGE,), self.place.rank)
+        return self.comm.Split(group[0], self.place.rank)
 
     def _among(self, axes: Iterable[str]):
         """Returns the communicator of the ranks that together own all blocks of axes, and these ranks; (None, ()) if
@@ -131,8 +179,6 @@ class Program:
         if not carriers:
             return None, ()
         group = self.mesh.group(axes, self.place.rank)
-        if carriers not in self._comms:
-            self._comms[carriers] = self.comm.Split(group[0], self.place.rank)
         return self._comms[carriers], group
 
     def _exchange(self, step: Moved) -> Exchange:

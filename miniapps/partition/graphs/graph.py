@@ -36,7 +36,7 @@ class Source:
 @dataclass(frozen=True)
 class Node:
     """One operation. `target`: `aten.mm.default`, or the suite's own `partition.NAME`; `where`: the module of the
-    parameter that it reads, else of an operand."""
+    parameter that it reads, else of an operand; `micro`: the number of its micro-batch, None if it belongs to all."""
 
     name: str
     target: str
@@ -44,6 +44,7 @@ class Node:
     kwargs: tuple[tuple[str, Any], ...]
     results: tuple[Tensor, ...]
     where: str = ""
+    micro: int | None = None
 
     def operands(self) -> tuple[str, ...]:
         """The names of the tensors among the arguments, in order; one may occur twice."""

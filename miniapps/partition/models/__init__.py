@@ -28,13 +28,15 @@ class Width:
 @dataclass(frozen=True)
 class Task:
     """The data for a model: samples per step (`batch`) and per micro-batch (`micro`); pixels along an edge of an image
-    and classes of images, or the number of different bytes in a text (`vocabulary`)."""
+    and classes of images, or the number of different bytes in a text (`vocabulary`); `parts`: of a step that go through
+    a pipeline one after the other."""
 
     batch: int
     micro: int
     edge: int
     classes: int
     vocabulary: int
+    parts: int = 1
 
 
 class Problem(ABC):
@@ -82,6 +84,10 @@ class Problem(ABC):
         """The loss of a module that `module` returned."""
         return module(*inputs)
 
+    def layers(self, deck: Any) -> tuple[str, ...]:
+        """The modules over which the axis `stage` runs, first to last; none without this axis."""
+        return tuple(f"{self.STACK}.{k}" for k in range(deck.layers)) if self.STACK else ()
+
 
 class MeshModel(Problem):
     """A model of this package: also its data.
@@ -112,6 +118,18 @@ class MeshModel(Problem):
     @abstractmethod
     def costs(self, deck: Any) -> tuple[int, int]:
         """Approximate numbers of parameters, and of intermediate elements for all samples of a step."""
+
+
+def pipeline_refused(deck: Any, layers: int) -> str:
+    """The reason why a deck's `samples` have no `micro_batches` equal parts, or its `layers` no `stage` stages; "" if
+    they have."""
+    if deck.samples % deck.micro_batches:
+        return (
+            f"micro_batches = {deck.micro_batches} does not divide samples = {deck.samples}; choose a divisor"
+        )
+    if deck.stage > layers:
+        return f"stage = {deck.stage}: the model has {layers} layers; choose at most {layers} stages"
+    return ""
 
 
 def names() -> tuple[str, ...]:

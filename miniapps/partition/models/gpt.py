@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, evenly
-from miniapps.partition.models import MeshModel, Task, Width
+from miniapps.partition.models import MeshModel, Task, Width, pipeline_refused
 from miniapps.runner.config import option
 
 
@@ -24,8 +24,9 @@ class Options(Width):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and numbers of blocks. `width` is a multiple of `heads`; each head is a block. 0 blocks of tokens or
-    of the vocabulary: 4 and 8, or one per element if there are fewer."""
+    """Sizes, and numbers of blocks. `width` is a multiple of `heads`; each head is a block. `batch`: of the samples of
+    a micro-batch. 0 blocks of tokens or of the vocabulary: 4 and 8, or one per element if there are fewer; of stages:
+    a layer each."""
 
     samples: int = 14
     tokens: int = 16
@@ -39,6 +40,8 @@ class Sizes:
     stored: int = 8
     token_blocks: int = 0
     vocabulary_blocks: int = 0
+    micro_batches: int = 1
+    stage: int = 0
     dropout: float = 0.0
 
 
@@ -56,6 +59,10 @@ class GPTModel(MeshModel):
         "tp+sp": {"heads": "model", "ff": "model", "tokens": "sequence"},
         "tp+vocabulary": {"heads": "model", "ff": "model", "vocabulary": "model"},
         "dp+tp+vocabulary": {"batch": "data", "heads": "model", "ff": "model", "vocabulary": "model"},
+        "pp": {"stage": "stage"},
+        "dp+pp": {"batch": "data", "stage": "stage"},
+        "tp+pp": {"heads": "model", "ff": "model", "stage": "stage"},
+        "dp+tp+pp": {"batch": "data", "heads": "model", "ff": "model", "stage": "stage"},
     }
     BLOCKS: ClassVar = {"tokens": "token_blocks", "vocabulary": "vocabulary_blocks"}
     TOGETHER = (("batch", "stored"),)
@@ -66,12 +73,13 @@ class GPTModel(MeshModel):
     CAUSAL = True
 
     def refused(self, deck: Sizes) -> str:
-        """Heads need equal parts of the width; dropout is a probability."""
+        """Heads need equal parts of the width; dropout is a probability; a step has whole micro-batches, a stage a
+        layer or more."""
         if not 0.0 <= deck.dropout < 1.0:
             return f"dropout = {deck.dropout}: give a probability from 0 on, less than 1"
         if deck.width % deck.heads:
             return f"width = {deck.width} is not a multiple of heads = {deck.heads}; choose a multiple"
-        return ""
+        return pipeline_refused(deck, deck.layers)
 
     def module(self, deck: Sizes):
         """The network with its loss: `forward(tokens (samples, tokens), targets)`."""
@@ -110,15 +118,16 @@ class GPTModel(MeshModel):
         return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
     def axes(self, deck: Sizes) -> tuple[Axis, ...]:
-        """batch, heads, ff (inner width of the feed-forward part), stored (rows of weights, for `zero`), tokens and
-        vocabulary (rows of the embedding, and logits)."""
+        """batch, heads, ff (inner width of the feed-forward part), stored (rows of weights, for `zero`), tokens,
+        vocabulary (rows of the embedding, and logits) and stage (layers, for pipelines)."""
         return (
-            evenly("batch", deck.samples, deck.batch),
+            evenly("batch", deck.samples // deck.micro_batches, deck.batch),
             evenly("heads", deck.heads, deck.heads),
             evenly("ff", deck.feedforward, deck.ff),
             evenly("stored", deck.width, deck.stored),
             evenly("tokens", deck.tokens, deck.token_blocks or min(4, deck.tokens)),
             evenly("vocabulary", deck.vocabulary, deck.vocabulary_blocks or min(8, deck.vocabulary)),
+            evenly("stage", deck.layers, deck.stage or deck.layers),
         )
 
     def annotations(self, deck: Sizes):
@@ -146,8 +155,9 @@ class GPTModel(MeshModel):
             )
         return Sizes(
             samples=task.batch, tokens=sizes.tokens, vocabulary=task.vocabulary, width=sizes.hidden, heads=sizes.heads,
-            feedforward=4 * sizes.hidden, layers=sizes.layers, batch=task.batch // task.micro,
+            feedforward=4 * sizes.hidden, layers=sizes.layers, batch=task.batch // task.parts // task.micro,
             ff=min(8, 4 * sizes.hidden), stored=min(8, sizes.hidden), dropout=sizes.dropout,
+            micro_batches=task.parts,
         )  # fmt: skip
 
     def batch(self, samples, labels, task: Task, draw):

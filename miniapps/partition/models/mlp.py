@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from miniapps.partition.cuts.axes import Axis, evenly
-from miniapps.partition.models import MeshModel, Task
+from miniapps.partition.models import MeshModel, Task, pipeline_refused
+
+LAYERS = ("first", "second", "output")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and numbers of blocks."""
+    """Sizes, and numbers of blocks. `batch`: of the samples of a micro-batch."""
 
     samples: int = 14
     features: int = 24
@@ -18,6 +20,8 @@ class Sizes:
     batch: int = 7
     hidden: int = 8
     stored: int = 8
+    micro_batches: int = 1
+    stage: int = 3
 
 
 class MLPModel(MeshModel):
@@ -29,8 +33,15 @@ class MLPModel(MeshModel):
         "tp": {"hidden": "model"},
         "dp+tp": {"batch": "data", "hidden": "model"},
         "zero": {"batch": "data", "stored": "data"},
+        "pp": {"stage": "stage"},
+        "dp+pp": {"batch": "data", "stage": "stage"},
+        "tp+pp": {"hidden": "model", "stage": "stage"},
     }
     TOGETHER = (("batch", "stored"),)
+
+    def refused(self, deck: Sizes) -> str:
+        """Micro-batches need equal parts of the samples, stages a layer each."""
+        return pipeline_refused(deck, len(LAYERS))
 
     def module(self, deck: Sizes):
         """The network with its loss: `forward(x (samples, features), labels)`."""
@@ -59,12 +70,18 @@ class MLPModel(MeshModel):
         return x, torch.randint(0, deck.classes, (deck.samples,), generator=generator)
 
     def axes(self, deck: Sizes) -> tuple[Axis, ...]:
-        """batch, hidden (of both hidden layers) and stored (rows of weights, for `zero`)."""
+        """batch, hidden (of both hidden layers), stored (rows of weights, for `zero`) and stage (layers, for
+        pipelines)."""
         return (
-            evenly("batch", deck.samples, deck.batch),
+            evenly("batch", deck.samples // deck.micro_batches, deck.batch),
             evenly("hidden", deck.width, deck.hidden),
             evenly("stored", deck.width, deck.stored),
+            evenly("stage", len(LAYERS), deck.stage),
         )
+
+    def layers(self, deck: Sizes) -> tuple[str, ...]:
+        """All three layers."""
+        return LAYERS
 
     def annotations(self, deck: Sizes):
         """Cuts samples and Megatron's pair: the first layer by its rows, the second by its columns."""
@@ -80,7 +97,7 @@ class MLPModel(MeshModel):
         blocks = min(8, sizes.hidden)
         return Sizes(
             samples=task.batch, features=task.edge**2, width=sizes.hidden, classes=task.classes,
-            batch=task.batch // task.micro, hidden=blocks, stored=blocks,
+            batch=task.batch // task.parts // task.micro, hidden=blocks, stored=blocks, micro_batches=task.parts,
         )  # fmt: skip
 
     def batch(self, samples, labels, task: Task, draw):

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of, merge, whole
 from miniapps.partition.cuts.steps import (
     SHAPE,
+    STAGE,
     Compute,
     Plan,
+    Receive,
     Reduce,
     Reshard,
+    Send,
     Step,
     Value,
     Window,
@@ -22,6 +25,7 @@ from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.planning.annotate import Annotated, Given, fitted
 from miniapps.partition.planning.decide import Decision, decide, placed
 from miniapps.partition.planning.partials import Partial, place
+from miniapps.partition.planning.pipeline import Pipelined, pipelined
 from miniapps.partition.planning.propagate import propagate, ruled
 from miniapps.partition.planning.smaller import written
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
@@ -35,11 +39,13 @@ def plan(
     annotations: Given,
     together: Iterable[Sequence[str]] = (),
     fuse: bool = True,
+    layers: Sequence[str] = (),
 ) -> Plan:
     """The plan of a step; `together`: groups of axes that never cut the same value, so that one mesh axis may carry
     a group.
 
-    `fuse`: send partial sums over equal axes as one vector, as soon as one of them is needed. Raises AnnotationError.
+    `fuse`: send partial sums over equal axes as one vector, as soon as one of them is needed. `layers`: the modules
+    over which an axis `stage` runs. Raises AnnotationError.
     """
     known = Axes(axes, together)
     annotated = fitted(graph, known, annotations)
@@ -54,7 +60,11 @@ def plan(
     sources = computed | {a.name: a.cut for a in annotated if a.stored}
     decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
     partial, reduced = place(decisions, graph.outputs(), known)
-    steps = Emitter(graph, sources, decisions, partial, reduced, known, fuse)
+    found = Pipelined({}, {}, {})
+    for axis in axes:
+        if axis.name == STAGE:
+            found = pipelined(graph, axis, layers)
+    steps = Emitter(graph, sources, decisions, partial, reduced, known, fuse, found)
     return steps.plan(tuple(axes), tuple(tuple(group) for group in together))
 
 
@@ -79,7 +89,11 @@ class Emitter:
         reduced: set[str],
         axes: Axes,
         fuse: bool,
+        pipeline: Pipelined,
     ):
+        self.pipeline = pipeline
+        self.at = dict(pipeline.stages)  # the stages of each value, of none without an axis `stage`
+        self.sent: dict[str, set[int]] = {}  # the stages to which a value was sent
         self.graph, self.decisions, self.axes, self.fuse = graph, decisions, axes, fuse
         self.partial, self.reduced = partial, reduced
         self.views: dict[str, Decision] = {}  # operations that only move elements, by result
@@ -93,6 +107,7 @@ class Emitter:
         # Partial values to reduce, grouped by the vectors in which they can be sent.
         self.pending: dict[tuple, list[str]] = {}
         self.leaves: dict[str, Cut] = self._held(sources)
+        self.maker = {tensor.name: node.name for node in graph.nodes for tensor in node.results}
 
     def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
         """The cuts in which gradients and updates are held, for those without other readers."""
@@ -108,9 +123,11 @@ class Emitter:
         self.gather_stored()
         for decision in self.decisions:
             self.compute(decision)
+        blocks = next((axis.blocks for axis in axes if axis.name == STAGE), 0)
         by_key = {(s.kind, s.key): self.values[s.tensor.name].cut for s in self.graph.sources}
         tensors = self.graph.tensors()
         loss = self.cut_as(self.graph.loss, whole(tensors[self.graph.loss].shape), "loss")
+        self.bring(loss, tuple(range(blocks)), "loss")
         gradients = tuple(
             (key, self.cut_as(name, by_key["parameter", key], f"gradient of {key}"))
             for key, name in self.graph.gradients
@@ -119,6 +136,11 @@ class Emitter:
             (key, self.cut_as(name, by_key["buffer", key], f"update of {key}"))
             for key, name in self.graph.updates
         )
+        homes = {(s.kind, s.key): self.at.get(s.tensor.name, ()) for s in self.graph.sources}
+        for key, name in gradients:
+            self.bring(name, homes["parameter", key], f"gradient of {key}")
+        for key, name in updates:
+            self.bring(name, homes["buffer", key], f"update of {key}")
         reasons = {d.ruled.node.name: d.reason for d in self.decisions if d.reason}
         leaving = (loss, *(name for _, name in (*gradients, *updates)))
         steps = needed(self.steps, leaving)
@@ -126,7 +148,11 @@ class Emitter:
             s.tensor.name for s in self.graph.sources
         }
         values = {name: value for name, value in self.values.items() if name in kept}
-        return Plan(axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons)
+        stages = {name: at for name, at in self.at.items() if name in kept} if blocks else {}
+        return Plan(
+            axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons, stages,
+            self.pipeline.tasks,
+        )  # fmt: skip
 
     def gather_stored(self) -> None:
         """Reshard parameters whose stored cut differs from the one for computing, before all operations."""
@@ -137,11 +163,12 @@ class Emitter:
                     self.cut_as(tensor.name, cut, decision.ruled.node.name)
         if self.fuse:
             gathers = [step for step in self.steps if isinstance(step, Reshard)]
-            self.steps = list(joined(gathers, self.values))
+            self.steps = list(joined(gathers, self.values, self.at))
 
     def compute(self, decision: Decision) -> None:
         """Emit an operation, after the reductions and reshards that it needs."""
         ruled, node = decision.ruled, decision.ruled.node
+        at = self.pipeline.nodes.get(node.name, ())
         names: list[str] = []
         inherited: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.read, decision.needs, strict=True):
@@ -150,6 +177,7 @@ class Emitter:
                 names.append(tensor.name)
             else:
                 names.append(self.cut_as(tensor.name, cut, node.name))
+            self.bring(names[-1], at, node.name)
         over: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.made, decision.gives, strict=True):
             axes, combine = self.partial.get(tensor.name, ((), "sum"))
@@ -229,6 +257,7 @@ class Emitter:
         if (name, cut) not in self.recut and not self.moved(name, cut, node):
             new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
             self.values[new] = Value(old.shape, old.dtype, cut)
+            self.at[new] = self.at.get(name, ())
             self.steps.append(Reshard(node, (name,), (new,), kind(old.cut, cut)))
             self.recut[name, cut] = new
         return self.recut[name, cut]
@@ -251,20 +280,37 @@ class Emitter:
             return False
         new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
         self.values[new] = Value(result.shape, result.dtype, cut)
+        self.at[new] = self.at.get(self.recut[source.name, before], ())
         self.step(decision, [self.recut[source.name, before]], (new,))
         self.recut[name, cut] = new
         return True
 
-    def kind_of_sum(self, name: str) -> tuple[tuple[str, ...], str, str, bool]:
-        """The properties that partial values in one vector share: axes, combination, dtype, and whether each rank needs
-        only a part of the total."""
+    def bring(self, name: str, stages: Sequence[int], node: str) -> None:
+        """Send a value to those of the `stages` that have not got it, for `node`."""
+        at = self.at.get(name, ())
+        had = self.sent.setdefault(name, set(at))
+        for stage in stages:
+            if stage not in had:
+                source = min(at, key=lambda other: (abs(other - stage), other))
+                about = node, (name,), (name,), source, stage
+                self.steps += [Send(*about), Receive(*about)]
+                had.add(stage)
+
+    def kind_of_sum(self, name: str) -> tuple:
+        """The properties that partial values in one vector share: axes, combination, dtype, whether each rank needs
+        only a part of the total, their stages, and their task."""
         value = self.values[name]
-        return *self.partial[name], value.dtype, finer(value.cut, self.leaves.get(name)) != value.cut
+        parts = finer(value.cut, self.leaves.get(name)) != value.cut
+        return *self.partial[name], value.dtype, parts, self.at.get(name, ()), self.task(name)
+
+    def task(self, name: str):
+        """The task of the operation that computed a value; the same for all without an axis `stage`."""
+        return self.pipeline.tasks.get(self.maker[name]) if self.pipeline.tasks else None
 
     def reduce(self, name: str, node: str) -> None:
         """Emit the reduction of a partial value, fused with all waiting values of its kind."""
         kind = self.kind_of_sum(name)
-        axes, combine, dtype, _ = kind
+        axes, combine, dtype = kind[:3]
         waiting = self.pending[kind]
         operands = tuple(waiting) if self.fuse else (name,)
         self.pending[kind] = [other for other in waiting if other not in operands]
@@ -272,6 +318,7 @@ class Emitter:
             value, total = self.values[operand], f"{operand}@{combine}"
             cut = finer(value.cut, self.leaves.get(operand))
             self.values[total] = Value(value.shape, value.dtype, cut)
+            self.at[total] = self.at.get(operand, ())
             self.totals[operand] = total
         results = tuple(self.totals[operand] for operand in operands)
         self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
@@ -287,12 +334,15 @@ def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
     return tuple(reversed(kept))
 
 
-def joined(steps: Iterable[Reshard], values: Mapping[str, Value]) -> Iterable[Reshard]:
-    """Joins reshards of one kind whose values share dtype and axes."""
+def joined(
+    steps: Iterable[Reshard], values: Mapping[str, Value], at: Mapping[str, tuple[int, ...]]
+) -> Iterable[Reshard]:
+    """Joins reshards of one kind whose values share dtype, axes and stages (`at`)."""
     alike: dict[tuple, list[Reshard]] = {}
     for step in steps:
         value = values[step.operands[0]]
-        alike.setdefault((step.kind, frozenset(axes_of(value.cut)), value.dtype), []).append(step)
+        stages = at.get(step.operands[0], ())
+        alike.setdefault((step.kind, frozenset(axes_of(value.cut)), value.dtype, stages), []).append(step)
     for (kind, *_), several in alike.items():
         operands = tuple(name for step in several for name in step.operands)
         results = tuple(name for step in several for name in step.results)

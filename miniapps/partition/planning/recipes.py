@@ -8,10 +8,11 @@ from dataclasses import fields, replace
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import number
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
+from miniapps.partition.planning.pipeline import staged
 from miniapps.partition.planning.plan import plan
 from miniapps.partition.rules.project import Axes
 
@@ -20,8 +21,17 @@ STORED = "stored"
 
 def plan_of(model: Problem, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
     """The plan of a step with the axes `names`."""
-    axes = chosen(model, deck, names)
-    return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse)
+    layers = model.layers(deck)
+    axes = tuple(
+        staged(graph, layers, axis.blocks) if axis.name == STAGE else axis
+        for axis in chosen(model, deck, names)
+    )
+    return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers)
+
+
+def micro_batches(deck) -> int:
+    """The number of micro-batches of a step; 1 for models whose decks cannot divide it."""
+    return getattr(deck, "micro_batches", 1)
 
 
 def chosen(model: Problem, deck, names: Iterable[str]):
@@ -38,10 +48,13 @@ def annotated_by(model: Problem, deck, graph: Graph, names: Iterable[str]) -> Gi
     """The annotations of a model with the axes `names`; other dims are None."""
     names = set(names)
     given: dict[str | int, Annotation] = {}
+    inputs = sum(source.kind == "input" for source in graph.sources)
+    each = inputs // micro_batches(deck)
     for key, dims in model.annotations(deck).items():
         kept = tuple(axis if axis in names else None for axis in dims)
         if any(kept):
-            given[key] = Annotation(kept)
+            of_all = range(key, inputs, each) if isinstance(key, int) else (key,)
+            given |= dict.fromkeys(of_all, Annotation(kept))
     if STORED in names:
         given |= stored(graph, Axes(model.axes(deck)), given)
     return given

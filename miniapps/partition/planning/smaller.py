@@ -10,11 +10,12 @@ A function in `SMALLER` gets the operation and the cut of each parted label. It 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as changed
 from math import inf, prod
 from typing import Any
 
 from miniapps.partition.cuts.axes import Cut, Dim
-from miniapps.partition.graphs.graph import Graph, Node, Tensor
+from miniapps.partition.graphs.graph import Graph, Node, Tensor, tensors_in
 from miniapps.partition.graphs.simplify import live, operation
 from miniapps.partition.planning.propagate import Ruled, wished
 from miniapps.partition.rules.project import Axes
@@ -104,14 +105,16 @@ class Smaller:
             name += "_"
         tensor = Tensor(name, tuple(shape), dtype)
         self.tensors[name] = tensor
-        self.nodes.append(Node(name, target, args, kwargs, (tensor,), self.node.where))
+        # What reads nothing is made once, for all micro-batches.
+        micro = self.node.micro if any(tensors_in((args, kwargs))) else None
+        self.nodes.append(Node(name, target, args, kwargs, (tensor,), self.node.where, micro))
         return "%" + name
 
     def ends(self, value: str, result: Tensor) -> None:
         """Give the last node, which made `value`, the name of a result of the old graph."""
         node = self.nodes.pop()
         assert "%" + node.name == value, f"{node.name} is the last node, not {value}"
-        self.nodes.append(Node(result.name, node.target, node.args, node.kwargs, (result,), node.where))
+        self.nodes.append(changed(node, name=result.name, results=(result,)))
 
     def made(
         self,
@@ -556,7 +559,7 @@ def attention(work: Smaller, node: Node, cuts: Cuts) -> bool:
     seen = work.apply("ge", rows, columns, dtype="bool")
     kwargs["attn_mask"] = work.where(seen, work.scalar(0.0, dtype), work.scalar(-inf, dtype))
     args = (*node.args[:at], False, *node.args[at + 1 :])
-    work.nodes.append(Node(node.name, node.target, args, tuple(kwargs.items()), node.results, node.where))
+    work.nodes.append(changed(node, args=args, kwargs=tuple(kwargs.items())))
     return True
 
 

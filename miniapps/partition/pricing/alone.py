@@ -8,9 +8,9 @@ from functools import cache
 from kernels.guarantees import meets
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.bind import bind
-from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.bound import Added, Moved, Outgoing
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
 from miniapps.partition.execution.place import Place
@@ -35,6 +35,18 @@ class Nobody:
     def Send_init(self, buffer, dest) -> Nobody:
         """A request."""
         return self
+
+    def Isend(self, buffer, dest, tag) -> Nobody:
+        """A request."""
+        return self
+
+    def Recv(self, buffer, source, tag) -> None:
+        """Zeros in the buffer."""
+        buffer[...] = 0
+
+    def Test(self) -> bool:
+        """Whether the message has left."""
+        return True
 
     def Recv_init(self, buffer, source) -> Nobody:
         """A request, with zeros in its buffer."""
@@ -62,6 +74,10 @@ class Alone:
         comm = Nobody() if group else None
         changed = recuts(self.plan, step.operands, step.wanted)
         return Exchange(self.place_of, self.rank, comm, group, changed, values[0].dtype), group
+
+    def peer(self, step: Outgoing) -> int:
+        """The rank to which a message between stages goes, or from which it comes."""
+        return self.mesh.group((STAGE,), self.rank)[step.peer]
 
     def scatter(self, step: Added) -> tuple[Sequence[int], ScatterLayout | None]:
         """The group of a reduction, and the layout of its reduce-scatter, if it is one."""

@@ -21,11 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.fixed import fixed
+from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.totals import reduction
 from miniapps.partition.pricing.alone import Alone
 
@@ -103,7 +104,16 @@ class Summed:
     scatters: bool
 
 
-Event = KernelCall | Moves | Sent | Summed
+@dataclass(frozen=True)
+class Arrived:
+    """A value that the `node` of this rank needs and the rank `source` computes, of another stage; its bytes."""
+
+    node: str
+    source: int
+    nbytes: int
+
+
+Event = KernelCall | Moves | Sent | Summed | Arrived
 
 
 def dry_run(
@@ -127,14 +137,21 @@ def dry_step(
     def total(step: Added) -> Sum:
         return Sum(recorder, step, level, *alone.scatter(step))
 
-    writer = Writer(alone.bound, kernels, exchange, total, timed=recorder.timed)
-    text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
+    def relay(step: Outgoing) -> Passed:
+        return Passed(recorder, step, rank, alone.peer(step))
+
+    writer = Writer(alone.bound, kernels, exchange, total, timed=recorder.timed, relay=relay)
+    text = writer.text(alone.bound.leaving)
     for name, value in writer.lines.names.items():
         if isinstance(value, torch.Tensor):
             writer.lines.names[name] = value.to(META)
         elif name in writer.drawn:
             writer.lines.names[name] = recorder.drawn(value)
-    given = [_empty(alone.bound.shape(s.tensor.name), s.tensor.dtype) for s in plan.sources]
+    given = [
+        _empty(alone.bound.shape(name), s.tensor.dtype) if alone.bound.has(name) else None
+        for s in plan.sources
+        for name in [s.tensor.name]
+    ]
     with torch.no_grad(), torch.device(META), recorder:
         writer.lines.compiled(text, f"<dry program of rank {rank}>")(given, 1)
     return recorder.events, recorder.held.most
@@ -247,6 +264,30 @@ class Exchanged:
             Sent(self.node, self.group, self.sent, sum(_array(x).nbytes for x in results))
         )
         return results
+
+
+class Passed:
+    """The stand-in of a message between stages."""
+
+    region = ("", "")
+    nbytes = 0  # of an event of its own
+
+    def __init__(self, recorder: Recorder, step: Outgoing, rank: int, peer: int):
+        self.recorder, self.step, self.rank, self.peer = recorder, step, rank, peer
+
+    def __call__(self, *xs: torch.Tensor) -> list[torch.Tensor]:
+        step, recorder, nbytes = self.step, self.recorder, size_of(self.step)
+        if isinstance(step, Incoming):
+            with recorder.silent():
+                found = [
+                    _empty(step.shape, step.dtype) for _ in range(1 if step.count is None else step.count)
+                ]
+            recorder.held.add(found)
+            recorder.events.append(Arrived(step.node, self.peer, nbytes))
+            return found
+        group = tuple(sorted((self.rank, self.peer)))
+        recorder.events.append(Sent(step.node, group, ((self.peer, nbytes),), 0))
+        return []
 
 
 class Kernel:

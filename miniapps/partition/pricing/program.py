@@ -12,7 +12,7 @@ from math import prod
 from typing import cast
 
 from kernels.allreduce.schedules.block_tree import roots
-from kernels.guarantees import Level
+from kernels.guarantees import ChoiceError, Level
 from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan
@@ -23,6 +23,7 @@ from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, w
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 
+UNPRICED = "a pipeline has no price yet, since its ranks wait at different places; leave out the axis stage"
 WIDTH = 4  # bytes of a weight
 NOTHING = 0, 0, 0, 0
 STATES = 2  # arrays of Adam for each weight
@@ -40,7 +41,9 @@ def program_of(
     recorded: bool = False,
 ) -> Program:
     """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
-    for `dry_run`, whose errors it raises."""
+    for `dry_run`, whose errors it raises; ChoiceError for a pipeline."""
+    if plan.stages:
+        raise ChoiceError(UNPRICED)
     numbers: dict[Work, int] = {}
     classes = []
 

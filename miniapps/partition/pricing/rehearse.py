@@ -20,10 +20,11 @@ import torch
 from kernels.guarantees import meets
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.given import constant_of, part_of
+from miniapps.partition.execution.relay import Relay
 from miniapps.partition.execution.totals import Total
 from miniapps.partition.pricing.alone import Alone, Nobody
 from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
@@ -75,12 +76,16 @@ class Rehearsal:
         return np.maximum(taken - clock.in_call, SHORTEST_S), max(rest, SHORTEST_S), used / whole
 
 
-def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """A rank's parts of all sources: of the `inputs`, of constants, and random parameters and buffers."""
+def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """A rank's parts of all sources: of the `inputs`, of constants, and random parameters and buffers; None for
+    sources of other stages."""
     generator = torch.Generator().manual_seed(0)
-    found = []
+    found: list[Any] = []
     for source in alone.plan.sources:
         name = source.tensor.name
+        if not alone.bound.has(name):
+            found.append(None)
+            continue
         if source.kind in ("constant", "input"):
             whole = constant_of(source) if source.kind == "constant" else inputs[int(source.key)]
             found.append(part_of(alone.bound.place, alone.plan.values[name], whole))
@@ -164,11 +169,16 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
             return Total(None, level, *about, scatter=scatter)
         return Total(Nobody(), level, *about, partial(_unsent, group.index(alone.rank)), scatter)
 
-    writer = Writer(alone.bound, kernels, exchange, total)
+    messages = Relay(Nobody())
+
+    def relay(step: Outgoing) -> Callable:
+        call = messages(step)
+        return call if isinstance(step, Incoming) else clock.around(call)
+
+    writer = Writer(alone.bound, kernels, exchange, total, relay=relay)
     for name in writer.drawn:
         writer.lines.names[name] = clock.around(writer.lines.names[name])
-    plan = alone.plan
-    text = writer.text([plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))])
+    text = writer.text(alone.bound.leaving)
     return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")
 
 

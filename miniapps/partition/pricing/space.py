@@ -21,8 +21,9 @@ from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, require_fits
-from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.planning.recipes import chosen, deck_of, plan_of
+from miniapps.partition.cuts.steps import STAGE, Plan
+from miniapps.partition.graphs.repeat import split
+from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
 
 GUARANTEE = "guarantee"
 USUAL = ("none", "layout")  # guarantees
@@ -116,7 +117,10 @@ def space_of(text: str) -> Space:
                 sizes[key] = _choices(value, f"--plan {name}: {key}")
     for key, (_, of) in following.items():
         known(f"size of {name} that {key} in --plan follows", of, tuple(sizes))
-    return Space(name, recipes or tuple(model.RECIPES), sizes, mesh, levels, following)
+    usual = (
+        recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
+    )  # others have no price
+    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following)
 
 
 def require_possible(drawn: Drawn) -> None:
@@ -128,16 +132,17 @@ def require_possible(drawn: Drawn) -> None:
 
 
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
-    """(plan, mesh, whole inputs of the model). Exports the model, which takes seconds. Raises as `require_possible`."""
+    """(plan, mesh, whole inputs of the model, by micro-batch). Exports the model, which takes seconds. Raises as
+    `require_possible`."""
     from miniapps.partition.capture.shapes import graph_of
 
     model = models.model(drawn.model)
     deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
     carriers = model.RECIPES[drawn.recipe]
-    mesh, inputs = _mesh(drawn, carriers), model.inputs(deck)
+    mesh, inputs, parts = _mesh(drawn, carriers), model.inputs(deck), micro_batches(deck)
     plan = plan_of(model, deck, graph_of(model, deck), list(carriers))
     require_fits(plan, mesh)
-    return plan, mesh, inputs
+    return plan, mesh, split(inputs, parts)
 
 
 def _mesh(drawn: Drawn, carriers: Mapping[str, str]) -> Mesh:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from miniapps.partition.cuts.axes import axes_of, text
@@ -12,6 +13,7 @@ from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_res
 from miniapps.partition.graphs.flops import node_flops
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.graphs.simplify import operation
+from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.showing.traffic import Counter
 
 UNREACHED = "no axis reaches it"
@@ -50,6 +52,7 @@ def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None) -> dict[str, Any
         "uncut": uncut(plan, graph),
         "steps": rows,
         "reasons": dict(plan.reasons),
+        "pipeline": {} if (pipeline := pipeline_of(plan, mesh)) is None else asdict(pipeline),
     }
 
 
@@ -67,7 +70,7 @@ def uncut(plan: Plan, graph: Graph | None) -> list[dict[str, Any]]:
         values = [plan.values[name] for name in (*step_operands(step), *step.results)]
         whole = not step.over and not any(axes_of(value.cut) for value in values)
         own = flops.get(step.node, 0)
-        why = plan.reasons.get(step.node, UNREACHED if whole and own else "")
+        why = plan.reasons.get(step.node, UNREACHED if whole and own and not plan.stages else "")
         if why:
             found.append(
                 {
@@ -153,6 +156,8 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
         ]
     else:
         lines.append("The ranks send nothing.")
+    if found["pipeline"]:
+        lines += ["", *bubble_lines(found["pipeline"])]
     lines += ["", *reasons(found["uncut"])]
     if found.get("notes"):
         lines += ["", *found["notes"]]
@@ -162,6 +167,27 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
             *table(("node", "module", "operation", "result", "bytes"), list(map(step_cells, found["steps"]))),
         ]
     return "\n".join(lines)
+
+
+def bubble_lines(of: Mapping[str, Any]) -> list[str]:
+    """Lines about a pipeline: its size, and how long its ranks wait."""
+    lines = [
+        f"Pipeline: {counted(of['stages'], 'stage')} on {counted(of['ranks'], 'rank')}, "
+        f"{counted(of['micro_batches'], 'micro-batch')}, schedule {of['schedule']}.",
+        f"The ranks wait {100 * of['bubble']:.1f} % of the time for other stages, if all products have one rate.",
+    ]
+    if of["ranks"] > of["micro_batches"]:
+        lines.append(
+            f"There are more ranks along the stages than micro-batches, so some always wait; choose at least "
+            f"{of['ranks']} micro-batches."
+        )
+    return lines
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 stage`, `2 stages`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def step_cells(row: Mapping[str, Any]) -> tuple:

@@ -13,7 +13,17 @@ from math import prod
 
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Step, step_operands, step_results
+from miniapps.partition.cuts.steps import (
+    Compute,
+    Plan,
+    Receive,
+    Reduce,
+    Reshard,
+    Send,
+    Step,
+    step_operands,
+    step_results,
+)
 from miniapps.partition.showing.staged import GIVEN, LEAVING, Edge, Stage, Stages
 from miniapps.partition.showing.traffic import Counter, Traffic
 
@@ -59,8 +69,9 @@ class Grouping:
         else:
             self.move(step, traffic)
 
-    def move(self, step: Reduce | Reshard, traffic: Traffic | None) -> None:
-        """Add a change of cuts: values without messages stay in their stage."""
+    def move(self, step: Reduce | Reshard | Send | Receive, traffic: Traffic | None) -> None:
+        """Add a change of cuts, or a message to another stage of a pipeline: values without messages stay in their
+        stage."""
         trip = None if traffic is None else Trip(traffic.kind, traffic.axes, traffic.nbytes)
         for old, new in zip(step.operands, step.results, strict=True):
             if old in self.at:

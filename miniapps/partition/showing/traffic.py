@@ -6,7 +6,7 @@ elements that it lacks, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import accumulate, product
@@ -18,14 +18,26 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.partition.cuts.axes import Cut, Dim
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Step, Window
+from miniapps.partition.cuts.steps import (
+    STAGE,
+    Compute,
+    Plan,
+    Receive,
+    Reduce,
+    Reshard,
+    Send,
+    Step,
+    Window,
+    step_results,
+)
 from miniapps.partition.planning.decide import ITEMSIZE, placed
+from miniapps.partition.planning.schedule import scheduled
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """The messages of a step: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo), its axes, the
-    number of ranks in a group, and the bytes of all ranks together."""
+    """The messages of a step: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo, send), its
+    axes, the number of ranks in a group, and the bytes of all ranks together."""
 
     kind: str
     axes: tuple[str, ...]
@@ -40,6 +52,7 @@ class Counter:
         self.plan, self.mesh = plan, mesh
         self.axes = {axis.name: axis for axis in plan.axes}
         self.own = [{axis.name: mesh.own(axis, rank) for axis in plan.axes} for rank in range(mesh.size)]
+        self.passed = {id(step) for _, step in scheduled(plan, mesh) if isinstance(step, Send)}
         self.places = cache(self._places)
         self.schedule = cache(self._schedule)
 
@@ -47,12 +60,14 @@ class Counter:
         """The messages of a step."""
         if isinstance(step, Reduce):
             return self.reduction(step)
+        if isinstance(step, Send | Receive):
+            return self.send(step) if id(step) in self.passed else None
         found = self.reshard(step) if isinstance(step, Reshard) else self.halo(step)
         return found if found and found.nbytes else None
 
     def reduction(self, step: Reduce) -> Traffic | None:
         """The messages of an all-reduce or reduce-scatter, over all groups of ranks that share the axes."""
-        groups = {self.mesh.group(step.axes, rank) for rank in range(self.mesh.size)}
+        groups = {self.mesh.group(step.axes, rank) for rank in self.executing(step)}
         size = len(next(iter(groups)))
         if size == 1:
             return None
@@ -92,11 +107,28 @@ class Counter:
         reduction = Reduction("block-tree", (n,), np.dtype(dtype), collective=collective, bounds=bounds)
         return reduction.schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
 
+    def send(self, step: Send | Receive) -> Traffic:
+        """The messages of a value from stage to stage: what each rank of the first holds."""
+        value = self.plan.values[step.operands[0]]
+        partials = [self.own[rank] for rank in self.executing(step)]
+        total = sum(
+            self.elements(value.cut, rank) * prod(len(own[axis]) for axis in value.partial)
+            for rank, own in zip(self.executing(step), partials, strict=True)
+        )
+        return Traffic("send", (STAGE,), self.ranks((STAGE,)), total * ITEMSIZE[value.dtype])
+
+    def executing(self, step: Step) -> Sequence[int]:
+        """The ranks that execute a step: those of its stages; of a message, those that send it."""
+        if not self.plan.stages:
+            return range(self.mesh.size)
+        at = {step.source} if isinstance(step, Send) else set(self.plan.stages[step_results(step)[0]])
+        return [rank for rank, own in enumerate(self.own) if not at.isdisjoint(own[STAGE])]
+
     def reshard(self, step: Reshard) -> Traffic:
         """The messages of a reshard: elements of the new cuts that each rank lacks."""
         values, total, moved = self.plan.values, 0, set()
         for old, new in ((values[o], values[r]) for o, r in zip(step.operands, step.results, strict=True)):
-            for rank in range(self.mesh.size):
+            for rank in self.executing(step):
                 wanted = self.elements(new.cut, rank)
                 there = prod(
                     len(self.places(a, rank) & self.places(b, rank))
@@ -116,7 +148,7 @@ class Counter:
         for operand in dict.fromkeys(window.operand for window in step.windows):
             value = self.plan.values[operand]
             windows = {window.dim: window for window in step.windows if window.operand == operand}
-            for rank in range(self.mesh.size):
+            for rank in self.executing(step):
                 own = [self.places(dim, rank) for dim in value.cut]
                 read = [
                     self.read(windows[d], value.shape[d], rank) if d in windows else own[d]

@@ -4,7 +4,7 @@ from functools import cache
 
 from miniapps.partition import models
 from miniapps.partition.capture.export import export
-from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
 
 
 @cache
@@ -12,7 +12,7 @@ def exported(name: str, **sizes: str):
     """(model, deck, graph)."""
     model = models.model(name)
     deck = deck_of(model, sizes)
-    return model, deck, export(model.module(deck), model.inputs(deck))
+    return model, deck, export(model.module(deck), model.inputs(deck), micro_batches=micro_batches(deck))
 
 
 @cache

@@ -131,7 +131,8 @@ def test_without_fusion_there_is_a_reduction_per_value_and_the_problem_is_the_sa
 
 
 def test_other_blocks_are_another_problem():
-    hashes = {planned("mlp", recipe)[1].hash for recipe in models.model("mlp").RECIPES}
+    recipes = [name for name in models.model("mlp").RECIPES if "pp" not in name]
+    hashes = {planned("mlp", recipe)[1].hash for recipe in recipes}
     model, deck, graph = exported("mlp", batch="5")
     assert len(hashes | {plan_of(model, deck, graph, model.RECIPES["dp"]).hash}) == 5
 

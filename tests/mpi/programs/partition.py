@@ -2,8 +2,9 @@
 
     mpirun -n P python partition.py MODEL AXES LEVEL THREADS SHAPES MESH...
 
-AXES cut the problem (`batch,heads`). A mesh is `data=3:batch+experts,model=2:heads/SEED`: sizes, the axes that each
-carries, and the seed by which owners of blocks are shuffled. Meshes of more ranks than there are do not run. A line
+AXES cut the problem (`batch,heads`); sizes may follow (`batch,stage/layers=4,micro_batches=2`). A mesh is
+`data=3:batch+experts,model=2:heads/SEED/SCHEDULE`: sizes, the axes that each carries, the seed by which owners of
+blocks are shuffled, and the schedule of a pipeline. Meshes of more ranks than there are do not run. A line
 has the mesh, the hash, and the largest error of a gradient against autograd in float64, as a part of the largest
 gradient.
 """
@@ -15,10 +16,11 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.mesh import Mesh, pairs
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
-from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.graphs.repeat import split
+from miniapps.partition.planning.recipes import micro_batches, plan_of
 from tests.miniapps.partition.graphs import (
     exported,
 )  # once by ranks that stay, however many runs they carry out
@@ -29,25 +31,31 @@ STEPS = 3  # of Adam
 def mesh_of(text):
     """The mesh of a text."""
     axes, carriers = [], []
-    spec, _, seed = text.partition("/")
+    spec, seed, schedule = (*text.split("/"), "", "")[:3]
     for part in spec.split(","):
         name, _, carried = part.partition(":")
         name, size = name.split("=")
         axes.append((name, int(size)))
         carriers += [(axis, name) for axis in carried.split("+")]
-    return Mesh(tuple(axes), tuple(carriers), int(seed or 0))
+    return Mesh(tuple(axes), tuple(carriers), int(seed or 0), schedule or "1f1b")
 
 
-def problem(name, axes):
-    """(plan, whole tensors of its sources, gradients by autograd in float64)."""
-    module, deck, graph = exported(name)
+def problem(name, text):
+    """(plan, whole tensors of its sources, gradients by autograd in float64), of axes and sizes as text."""
+    axes, _, sizes = text.partition("/")
+    module, deck, graph = exported(name, **pairs(sizes, "sizes", "layers=4"))
     torch.manual_seed(0)
     network, inputs = module.module(deck), module.inputs(deck)
-    plan = plan_of(module, deck, graph, axes)
+    parts = micro_batches(deck)
+    plan = plan_of(module, deck, graph, axes.split(","))
     whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
     whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
-    whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
-    network.double()(*(x.double() if x.is_floating_point() else x for x in inputs)).backward()
+    by_part = split(inputs, parts)
+    whole |= {("input", str(k)): x for k, x in enumerate(by_part)}
+    network.double()
+    for m in range(parts):
+        of = by_part[m * len(inputs) : (m + 1) * len(inputs)]
+        (network(*(x.double() if x.is_floating_point() else x for x in of)) / parts).backward()
     return plan, whole, {key: x.grad.numpy() for key, x in network.named_parameters()}
 
 
@@ -59,8 +67,9 @@ def outcome(program, whole, true):
     for step in range(STEPS):
         digest.update(learner.step().numpy().tobytes())
         if step == 0:
-            for (key, name), part in zip(program.plan.gradients, learner.gradients, strict=True):
-                gradient = program.whole(name, part).numpy()
+            own = dict(zip(program.gradients, learner.gradients, strict=True))
+            for key, name in program.plan.gradients:
+                gradient = program.whole(f"parameter.{key}", own.get((key, name))).numpy()
                 digest.update(gradient.tobytes())
                 worst = max(worst, np.abs(gradient - true[key]).max() / largest)
     for _, weights in sorted(learner.weights().items()):
@@ -70,7 +79,7 @@ def outcome(program, whole, true):
 
 def main(name, axes, level, threads, shapes, *meshes):
     comm = MPI.COMM_WORLD
-    given = problem(name, axes.split(",")) if comm.rank == 0 else None
+    given = problem(name, axes) if comm.rank == 0 else None
     plan, whole, true = comm.bcast(given)
     for text in meshes:
         mesh = mesh_of(text)

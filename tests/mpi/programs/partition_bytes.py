@@ -2,8 +2,8 @@
 
     mpirun -n P python partition_bytes.py MODEL AXES MESH...
 
-Meshes as for `partition.py`. Every message of a step is a persistent request: those that send are counted whenever they
-are started.
+Meshes as for `partition.py`. A message of a step is a persistent request, counted whenever it is started, or goes to
+another stage of a pipeline.
 """
 
 import sys
@@ -43,6 +43,12 @@ class CountedComm(MPI.Intracomm):
         carried[MPI._handleof(request)] = buf.nbytes
         return request
 
+    def Isend(self, buf, dest, tag=0):
+        """As MPI's, counted."""
+        global sent
+        sent += buf.nbytes
+        return super().Isend(buf, dest, tag)
+
     def Recv_init(self, buf, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG):
         """As MPI's; its handle may be that of a request that was freed."""
         request = CountedRequest(super().Recv_init(buf, source, tag))
@@ -61,7 +67,7 @@ def main(name, axes, *meshes):
     global sent
     MPI.Prequest = CountedRequest
     comm = CountedComm(MPI.COMM_WORLD)
-    plan, whole, _ = comm.bcast(problem(name, axes.split(",")) if comm.rank == 0 else None)
+    plan, whole, _ = comm.bcast(problem(name, axes) if comm.rank == 0 else None)
     for text in meshes:
         mesh = mesh_of(text)
         some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
