@@ -52,7 +52,8 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.execution.fixed", "miniapps.partition.execution.learn",
            "miniapps.partition.execution.parts",
            "miniapps.partition.execution.pieces", "miniapps.partition.pricing.dry",
-           "miniapps.partition.execution.run", "miniapps.partition.execution.totals",
+           "miniapps.partition.execution.relay", "miniapps.partition.execution.run",
+           "miniapps.partition.execution.totals",
            "miniapps.dlrm.clicknet", "miniapps.learning.gradients.chained",
            "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
            "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip

@@ -186,7 +186,8 @@ def _attributes(attributes: dict[str, Any], kind: Kind, where: str) -> tuple[Any
             f"{where}: it has schema {head.schema}, and only {kind.schema} is readable; write it again"
         )
     options = {
-        key: conform(value, int | float | str, f"{where}: {cut(key, 60)}") for key, value in stored.items()
+        key: conform(value, bool | int | float | str, f"{where}: {cut(key, 60)}")
+        for key, value in stored.items()
     }
     return head, options, kind.shapes(options, where)
 
