@@ -8,6 +8,7 @@
 | shapes | products and convolutions of shapes without measurements |
 | unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
+| plans | drawn plans of five models on 1 and 2 ranks, priced from kernels and messages, then run |
 | published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.predict.nodes import nodes
+from benchmarks.predict.plans import SPACES, plans
 from benchmarks.predict.published import published
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
@@ -32,6 +34,7 @@ PARTS = {
     "shapes": shapes,
     "unseen": unseen,
     "speed": speed,
+    "plans": plans,
     "published": published,
     "nodes": nodes,
 }
@@ -52,6 +55,13 @@ def main(argv=None) -> None:
         action="append",
         choices=[family.name for family in FAMILIES],
         help="family of the targets; can be repeated",
+    )
+    parser.add_argument(
+        "--model", action="append", choices=list(SPACES), help="of `plans`; can be repeated (all)"
+    )
+    parser.add_argument("--plans", type=int, default=40, help="drawn plans to price (default %(default)s)")
+    parser.add_argument(
+        "--programs", type=int, default=32, help="drawn plans to calibrate (default %(default)s)"
     )
     parser.set_defaults(parts=[name for name in PARTS if name not in NAMED])
     run_parts("predict", parser, PARTS, argv)

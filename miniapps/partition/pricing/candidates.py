@@ -15,6 +15,7 @@ from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.partition.pricing.program import UNPRICED
+from miniapps.partition.pricing.space import shares
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def candidates(
             continue
         names = tuple(dict.fromkeys(carriers.values()))
         axes = chosen(model, deck, carriers)
-        for sizes in products(ranks, len(names)):
+        for sizes in shares(ranks, len(names)):
+            if ranks > 1 and 1 in sizes:
+                continue
             mesh = parse(",".join(f"{n}={s}" for n, s in zip(names, sizes, strict=True)), carriers, ranks)
             one = Candidate(recipe, mesh)
             try:
@@ -52,18 +55,6 @@ def candidates(
                 continue
             found.append(one)
     return found, refused
-
-
-def products(number: int, factors: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write `number` as an ordered product of `factors` numbers from 2; of one number, all are 1."""
-    if number == 1:
-        yield (1,) * factors
-    elif factors == 1:
-        yield (number,)
-    else:
-        for first in range(2, number // 2 + 1):
-            if number % first == 0 and number // first > 1:
-                yield from ((first, *others) for others in products(number // first, factors - 1))
 
 
 def planned(

@@ -3,13 +3,13 @@
     gpt dp|tp width=64..256 layers=1|2 samples=8..32 data=1..2 model=1..2 guarantee=layout
 
 A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range, and
-`feedforward=4*width` follows another size. Without recipes all
-of the model, without an axis of the mesh one rank along it, without a guarantee none and layout.
+`feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
+without an axis of the mesh one rank along it, without a guarantee none and layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import log, prod
 from typing import Any
@@ -25,7 +25,7 @@ from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
 
-GUARANTEE = "guarantee"
+GUARANTEE, RANKS = "guarantee", "ranks"
 USUAL = ("none", "layout")  # guarantees
 TRIES = 1000  # draws before the ranges count as impossible
 Choices = tuple[Any, ...] | range
@@ -54,7 +54,7 @@ class Drawn:
 @dataclass(frozen=True)
 class Space:
     """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh and guarantees. `following`: sizes
-    that are multiples of others, (factor, the other)."""
+    that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`."""
 
     model: str
     recipes: tuple[str, ...]
@@ -62,6 +62,7 @@ class Space:
     mesh: Mapping[str, Choices]
     levels: tuple[str, ...]
     following: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    ranks: int = 0
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
@@ -72,8 +73,12 @@ class Space:
             carriers = set(models.model(self.model).RECIPES[recipe].values())
             sizes = {name: _one(choices, rng) for name, choices in self.sizes.items()}
             sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
-            mesh = {name: _one(choices, rng) for name, choices in self.mesh.items() if name in carriers}
-            mesh |= dict.fromkeys(sorted(carriers - mesh.keys()), 1)
+            names = sorted(carriers)
+            if self.ranks:
+                shapes = list(shares(self.ranks, len(names)))
+                mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
+            else:
+                mesh = {name: _one(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
             drawn = Drawn(self.model, recipe, sizes, mesh, self.levels[rng.integers(len(self.levels))])
             try:
                 require_possible(drawn)
@@ -96,6 +101,7 @@ def space_of(text: str) -> Space:
     mesh: dict[str, Choices] = {}
     levels: tuple[str, ...] = USUAL
     following: dict[str, tuple[int, str]] = {}
+    ranks = 0
     for word in words:
         key, sign, value = word.partition("=")
         if not sign:
@@ -106,6 +112,8 @@ def space_of(text: str) -> Space:
             levels = tuple(value.split("|"))
             for level in levels:
                 known("guarantee in --plan", level, LEVELS)
+        elif key == RANKS:
+            ranks = number(value, f"--plan {name}: {RANKS}")
         elif key in axes:
             mesh[key] = _choices(value, f"--plan {name}: {key}")
         else:
@@ -120,7 +128,17 @@ def space_of(text: str) -> Space:
     usual = (
         recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
     )  # others have no price
-    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following)
+    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks)
+
+
+def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
+    """All ways to lay `ranks` ranks along `axes` axes."""
+    if axes == 1:
+        yield (ranks,)
+        return
+    for first in range(1, ranks + 1):
+        if ranks % first == 0:
+            yield from ((first, *others) for others in shares(ranks // first, axes - 1))
 
 
 def require_possible(drawn: Drawn) -> None:
