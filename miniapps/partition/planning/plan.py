@@ -106,7 +106,7 @@ class Emitter:
         self.recut: dict[tuple[str, Cut], str] = {}
         # Partial values to reduce, grouped by the vectors in which they can be sent.
         self.pending: dict[tuple, list[str]] = {}
-        self.leaves: dict[str, Cut] = self._held(sources)
+        self.leaves: dict[str, Cut] = self._held(sources) | self._scattered()
         self.maker = {tensor.name: node.name for node in graph.nodes for tensor in node.results}
 
     def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
@@ -117,6 +117,22 @@ class Emitter:
         read = self.graph.readers()
         leaving = (*self.graph.gradients, *self.graph.updates)
         return {name: by_key[key] for key, name in leaving if name not in read}
+
+    def _scattered(self) -> dict[str, Cut]:
+        """The cut in which all readers need a total, for totals over axes that are in this cut."""
+        needs: dict[str, set[Cut]] = {}
+        for decision in self.decisions:
+            for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
+                needs.setdefault(tensor.name, set()).add(cut)
+        alone = {name: next(iter(cuts)) for name, cuts in needs.items() if len(cuts) == 1}
+        outputs = set(self.graph.outputs())
+        return {
+            name: alone[name]
+            for name in self.reduced
+            if name in alone
+            and name not in outputs
+            and set(self.partial[name][0]) <= set(axes_of(alone[name]))
+        }
 
     def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:
         """Emit all steps; returns the plan."""
@@ -171,6 +187,7 @@ class Emitter:
         at = self.pipeline.nodes.get(node.name, ())
         names: list[str] = []
         inherited: tuple[str, ...] = ()
+        before = len(self.steps)
         for tensor, cut in zip(ruled.read, decision.needs, strict=True):
             if tensor.name in self.partial and tensor.name not in self.reduced:
                 inherited = self.partial[tensor.name][0]
@@ -178,6 +195,9 @@ class Emitter:
             else:
                 names.append(self.cut_as(tensor.name, cut, node.name))
             self.bring(names[-1], at, node.name)
+        moves = [step for step in self.steps[before:] if isinstance(step, Reshard)]
+        if self.fuse and len(moves) == len(self.steps) - before:
+            self.steps[before:] = joined(moves, self.values)
         over: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.made, decision.gives, strict=True):
             axes, combine = self.partial.get(tensor.name, ((), "sum"))

@@ -99,7 +99,7 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
     class Given:
         """The totals of one rank that has all blocks."""
 
-        trees, reducer, shares = True, True, None
+        trees, reducer, scatter = True, True, None
 
         def __init__(self, bound, step):
             self.bound, self.step = bound, step

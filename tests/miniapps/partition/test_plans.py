@@ -71,6 +71,32 @@ def test_tensor_parallel_gpt_reduces_as_often_as_megatron():
     assert not reshards(plan)
 
 
+def test_cut_tokens_gather_keys_and_values_once_per_layer_and_scatter_their_gradients():
+    _, plan = planned("gpt", "sp")
+    layers = 2
+    assert reshards(plan) == {"all-gather": layers}
+    scattered = [
+        step
+        for step in reductions(plan)
+        if step.operands[0].startswith("_scaled_dot_product") and len(step.operands) == 2
+    ]
+    assert len(scattered) == layers
+    assert all(axes_of(plan.values[name].cut) == ("tokens",) for step in scattered for name in step.results)
+
+
+def test_a_cut_vocabulary_sends_rows_of_tokens_and_no_logits():
+    """Of the embedding and of the gradient of the last norm; for each token the maximum, the sum, the chosen logit and
+    the sum of gradients."""
+    _, plan = planned("gpt", "tp+vocabulary")
+    shapes = [
+        [plan.values[name].shape for name in s.operands]
+        for s in reductions(plan)
+        if s.axes == ("vocabulary",)
+    ]
+    assert sorted(shapes) == [[(14, 16, 64)]] * 2 + [[(224,)]] + [[(224, 1)]] * 3
+    assert not reshards(plan)
+
+
 def test_experts_get_their_tokens_by_four_exchanges():
     """Tokens to experts and back, forward and backward, as in GShard; experts' gradients stay where experts are."""
     _, plan = planned("moe", "expert")
