@@ -38,7 +38,8 @@ class Cuts:
 
     mesh: str = option(
         "",
-        help="axes of the mesh with their sizes, data=2,model=2; none: one axis of all ranks",
+        help="axes of the mesh with their sizes, data=2,model=2; none: one axis of all ranks; auto: the recipe and "
+        "mesh that are predicted to be the fastest (--calibration)",
         role="method",
         effect="spread",
         flag="--mesh",
@@ -102,6 +103,12 @@ class Cuts:
         role="method",
         effect="cost",
         flag="--fuse",
+    )
+    calibration: tuple[str, ...] = option(
+        (),
+        help="for --mesh auto: a run of fpna calibrate --plan, best on as many ranks; may be given several times",
+        role="control",
+        flag="--calibration",
     )
     save_plan: str = option(
         "",

@@ -25,11 +25,16 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value duri
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Fill in the data, the recipe that suits the mesh, the mesh and the axes that follow from the recipe (axes in the
-    order of the model), the seeds that follow from the run's seed, and how often the state is rounded. Raises
-    ChoiceError if a recipe or an axis is unknown, or if an axis is named twice or cannot be cut like this; UsageError
-    if sizes contradict each other."""
+    """Fill in the data, the mesh of --mesh auto, the recipe that suits the mesh, the mesh and the axes that follow from
+    the recipe (axes in the order of the model), the seeds that follow from the run's seed, and how often the state is
+    rounded. Raises ChoiceError if a recipe or an axis is unknown, or if an axis is named twice or cannot be cut like
+    this; UsageError if sizes contradict each other, or if --mesh auto has no prices."""
     checkpoints.complete(config.output)
+    if config.mesh.mesh == AUTO:
+        from miniapps.mesh.auto import choose
+
+        complete_data(config)
+        choose(config, options, size)
     complete_mesh(config, size)
     checks.complete_seeds(config.seeds, options.seed)
 
@@ -37,7 +42,7 @@ def complete(config: Any, options: Any, size: int) -> None:
 def complete_mesh(config: Any, size: int) -> None:
     """Fill in the mesh and the axes. Raises like `complete`."""
     model = models.model(config.model.name)
-    checks.complete_data(config.data, "text" if model.LEARNS == "text" else USUAL)
+    complete_data(config)
     if config.mesh.recipe == AUTO:
         config.mesh.recipe = recipe_of(model, config)
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(model.RECIPES))
@@ -50,6 +55,12 @@ def complete_mesh(config: Any, size: int) -> None:
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
         config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])
+
+
+def complete_data(config: Any) -> None:
+    """Fill in the data that suits the model."""
+    learns = models.model(config.model.name).LEARNS
+    checks.complete_data(config.data, "text" if learns == "text" else USUAL)
 
 
 def recipe_of(model: models.MeshModel, config: Any) -> str:

@@ -317,7 +317,12 @@ def prices(options: argparse.Namespace, found: Planned) -> dict[str, Any] | None
             raise UsageError(
                 f"--save {options.save}: {error.strerror or error}; choose another file"
             ) from error
-    return priced([program], options) if options.calibration or options.machine else None
+    return priced([program], *of_prices(options)) if options.calibration or options.machine else None
+
+
+def of_prices(options: argparse.Namespace) -> tuple[list[str], str | None, str]:
+    """The values of the options of `add_prices`."""
+    return options.calibration, options.machine, options.clock
 
 
 def searched(options: argparse.Namespace) -> int:
@@ -325,7 +330,7 @@ def searched(options: argparse.Namespace) -> int:
     from miniapps.partition.search import search
 
     programs, refused = search(options)
-    found = priced(programs, options)
+    found = priced(programs, *of_prices(options))
     if options.json:
         rows = [{"candidate": name, "reason": reason} for name, reason in refused]
         tell(document(1, "partition search", model=options.model, price=found, impossible=rows), keep="\n")

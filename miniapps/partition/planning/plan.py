@@ -197,7 +197,7 @@ class Emitter:
             self.bring(names[-1], at, node.name)
         moves = [step for step in self.steps[before:] if isinstance(step, Reshard)]
         if self.fuse and len(moves) == len(self.steps) - before:
-            self.steps[before:] = joined(moves, self.values)
+            self.steps[before:] = joined(moves, self.values, self.at)
         over: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.made, decision.gives, strict=True):
             axes, combine = self.partial.get(tensor.name, ((), "sum"))

@@ -3,7 +3,6 @@ applications do not."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -14,19 +13,21 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.partition.showing.explain import table
+from miniapps.system.environment import without_rank
 from miniapps.untrusted.program import Program, to_json
 
 
-def priced(programs: Sequence[Program], options: argparse.Namespace) -> dict[str, Any]:
-    """The document of the command, for the options `calibration`, `machine` and `clock`. Raises UsageError with the
-    command's message."""
+def priced(
+    programs: Sequence[Program], calibrations: Sequence[str], machine: str | None = None, clock: str = "wall"
+) -> dict[str, Any]:
+    """The document of the command, with these values of its options. Raises UsageError with the command's message."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for number, program in enumerate(programs):
             paths.append(Path(directory) / f"{number}.json")
             paths[-1].write_bytes(to_json(program))
-        given = [word for path in options.calibration for word in ("--calibration", path)]
-        given += ["--machine", options.machine] if options.machine else []
+        given = [word for path in calibrations for word in ("--calibration", path)]
+        given += ["--machine", machine] if machine else []
         command = [
             sys.executable,
             "-m",
@@ -35,9 +36,12 @@ def priced(programs: Sequence[Program], options: argparse.Namespace) -> dict[str
             *map(str, paths),
             *given,
             "--clock",
-            options.clock,
+            clock,
         ]
-        ended = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+        environment = without_rank("SLURM_", "RANK", "WORLD_SIZE")
+        ended = subprocess.run(
+            [*command, "--json"], env=environment, capture_output=True, text=True, check=False
+        )
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"fpna price ended with exit code {ended.returncode}"]
         raise UsageError(lines[-1].removeprefix("analysis: "))
