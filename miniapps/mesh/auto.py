@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from miniapps.errors import UsageError
@@ -12,6 +13,7 @@ from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.pricing.candidates import candidates, planned
 from miniapps.partition.pricing.program import program_of
 from miniapps.partition.showing.price import priced
+from miniapps.untrusted.text import tell
 
 
 def choose(config: Any, options: Any, size: int) -> None:
@@ -36,7 +38,9 @@ def choose(config: Any, options: Any, size: int) -> None:
         program_of(plan, one.mesh, level, str(number), 0, threads, anywhere, recorded=True)
         for number, (one, plan) in enumerate(planned(model, sizes, graph, found))
     ]
-    best = priced(programs, config.mesh.calibration)["tables"]["plans"][0]
-    one = found[int(best["title"])]
+    prices = priced(programs, config.mesh.calibration)["tables"]
+    for row in prices["unpriced"]:
+        tell(f"mesh: --mesh auto: {found[int(row['title'])]} is not compared: {row['reason']}", sys.stderr)
+    one = found[int(prices["plans"][0]["title"])]
     config.mesh.recipe = one.recipe
     config.mesh.mesh = ",".join(f"{name}={n}" for name, n in one.mesh.axes)
