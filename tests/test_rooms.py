@@ -48,6 +48,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.own", "kernels.torchops.pools", "kernels.torchops.results",
            "miniapps.coupled.convolution", "miniapps.coupled.surrogate",
            "miniapps.partition.models.attention",
+           "miniapps.partition.execution.block_vector",
            "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
            "miniapps.partition.execution.fixed", "miniapps.partition.execution.learn",
            "miniapps.partition.execution.parts",

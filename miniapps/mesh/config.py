@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Checkpoints
-from miniapps.learning.course.options import AUTO, IMAGES_SAID, Seeds, Steps, directory, evaluations, samples
+from miniapps.learning.course.options import (
+    AUTO,
+    IMAGES_SAID,
+    Seeds,
+    Steps,
+    directory,
+    evaluations,
+    samples,
+    wire,
+)
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
@@ -119,6 +128,13 @@ class Cuts:
 
 
 @dataclass
+class MeshSteps(Steps):
+    """Steps, and the encoding of gradients in messages."""
+
+    wire: str = wire()
+
+
+@dataclass
 class MeshSeeds(Seeds):
     """Seeds of random draws, one each; none: the seed of the run."""
 
@@ -138,7 +154,7 @@ class MeshConfig:
 
     data: Data = section(Data)
     model: Model = section(Model)
-    training: Steps = section(Steps)
+    training: MeshSteps = section(MeshSteps)
     mesh: Cuts = section(Cuts)
     seeds: MeshSeeds = section(MeshSeeds)
     evaluation: Evaluation = section(Evaluation)

@@ -70,6 +70,7 @@ class MeshTrainer(Trainer):
             reducers=self._reducer,
             anywhere=ctx.options.processor == "any",
             seed=config.seeds.dropout,
+            wire=config.training.wire,
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.optimiser = self.learner.optimiser
@@ -277,6 +278,8 @@ class MeshTrainer(Trainer):
             collective=reduction.collective,
             operation=reduction.operation,
             bounds=reduction.bounds,
+            wire=reduction.wire,
+            tensors=reduction.tensors,
             watched=False,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.guarantees import ChoiceError, known
+from kernels.wires import PLAIN
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
@@ -17,6 +18,7 @@ from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Compute
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
@@ -85,6 +87,11 @@ def validate(config: Any, options: Any, size: int) -> None:
     if options.replay is not None:
         raise UsageError(
             "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
+        )
+    require_wire(config.training.wire, options.policy.level)
+    if config.mesh.save_plan and config.training.wire != PLAIN:
+        raise UsageError(
+            "--save-plan: the plan of a step is priced with gradients as they are; leave --wire out"
         )
     checks.require_samples(config, counts(config)[0])
     if STAGE in names(config) and (

@@ -11,6 +11,7 @@ from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.guarantees import LEVELS, ChoiceError
+from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.asking import Planned, planned
@@ -195,6 +196,12 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     two.add_argument("--steps", metavar="N", type=int, default=3, help="steps of Adam (%(default)s)")
     two.add_argument(
         "--guarantee", choices=LEVELS, default="layout", help="which bits must not change (%(default)s)"
+    )
+    two.add_argument(
+        "--wire",
+        metavar="NAME",
+        default=PLAIN,
+        help="encoding of gradients in messages: fp8, table:n=4, ... (%(default)s)",
     )
     two.add_argument("--threads", metavar="N", type=int, default=1, help="threads of each rank (%(default)s)")
     add_json(two)

@@ -18,6 +18,7 @@ from miniapps.partition.asking import planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.planning.recipes import micro_batches
 from miniapps.system.world import speaks, world
@@ -51,6 +52,7 @@ def prepared(options: argparse.Namespace, ranks: int) -> tuple:
         for name in ("steps", "threads"):
             if not 1 <= getattr(options, name) <= 10**6:
                 raise UsageError(f"--{name} {getattr(options, name)}: give a number of 1 or more")
+        require_wire(options.wire, options.guarantee)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             found = planned(options, ranks)
@@ -87,7 +89,7 @@ def executed(
     from miniapps.partition.execution.learn import Learner
     from miniapps.partition.execution.run import Program
 
-    program = Program(comm, plan, mesh, options.guarantee, options.threads)
+    program = Program(comm, plan, mesh, options.guarantee, options.threads, wire=options.wire)
     learner = Learner(program, whole)
     digest, losses, worst = hashlib.sha256(), [], 0.0
     largest = max((np.abs(x).max(initial=0.0) for x in (true or {}).values()), default=0.0) or 1.0

@@ -14,6 +14,7 @@ from miniapps.learning.course.options import (
     evaluations,
     samples,
     target,
+    wire,
 )
 from miniapps.learning.discovery import elsewhere, section_of
 from miniapps.learning.samples.images import IMAGES
@@ -21,12 +22,6 @@ from miniapps.runner.config import SEEDS, option, section
 from miniapps.training import models
 
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
-
-
-def _wires() -> list[str]:
-    from kernels import wires
-
-    return [*wires.SUMMARIES, *wires.LOSSY]
 
 
 def _data() -> list[str]:
@@ -74,15 +69,7 @@ else:
 class Training(ParallelSteps):
     """Steps, and the encoding of gradients in messages."""
 
-    wire: str = option(
-        "as is",
-        help="encoding of gradients in messages, with parameters if any (table:n=4)",
-        role="method",
-        effect="reduction",
-        flag="--wire",
-        choices=_wires,
-        parameters=True,
-    )
+    wire: str = wire()
     policy: str = option(
         "fixed",
         help="choice of the wire: fixed, --wire; fastest, the wire with the least measured time for each kind of "

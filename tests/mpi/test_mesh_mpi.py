@@ -8,6 +8,7 @@ import pytest
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
 from analysis.runs import ids
+from miniapps.trace import read_run
 from tests.launch import run_python
 from tests.mpi.sectioned import PROGRAMS
 from tests.ranks import on_ranks
@@ -134,6 +135,21 @@ def test_dropped_tokens_are_counted_in_the_trace_on_every_mesh(tmp_path):
     assert all(0 < a < 32 and 0 < b <= 32 for a, b in zip(first, second, strict=True)) and sum(skipped) >= 0
 
 
+def test_a_lossy_wire_has_one_hash_on_every_mesh(tmp_path, whole):
+    wire = ["--wire", "int8"]
+    alone = training(1, *GPT, *wire, out=tmp_path / "1")
+    assert alone != whole[0]
+    for n, *more in (
+        (2, "--recipe", "tp", "--mesh", "model=2", "--no-fuse"),
+        (3, "--mesh", "data=3", "--shapes", "padded"),
+        (4, "--recipe", "dp+tp", "--mesh", "data=2,model=2", "--shuffle-blocks", "5"),
+    ):
+        assert training(n, *GPT, *wire, *more, out=tmp_path / str(n)) == alone
+    (trace,) = read_run(tmp_path / "3", ranks=[0])
+    wires = {facts["wire"] for facts in trace.attributes["reductions"].values()}
+    assert wires == {"int8", "as is"}  # the count of targets travels as it is
+
+
 def test_utilisation_is_recorded_by_step(whole):
     from analysis.studies.utilisation.runs import used
     from analysis.studies.utilisation.study import sections, sentences, tables
@@ -206,7 +222,11 @@ def test_wrong_meshes_are_refused_in_a_sentence():
         (["--axes", "rows"], r"axis"),
         (["--map", "batch=other"], r"no axis other"),
         (["--data", "blobs"], r"--model gpt cannot learn --data blobs"),
-        (["--wire", "fp8"], r"unknown argument --wire"),
+        (["--wire", "packed"], r"as is or over a lossy wire"),
+        (["--guarantee", "layout", "--wire", "fp8:hops=every"], r"leave hops=every out"),
+        (["--wire", "sign:feedback=on"], r"leave feedback=on out"),
+        (["--wire", "fp9"], r"wire"),
+        (["--policy", "fastest"], r"unknown argument --policy"),
         (["--set", "model.heads=3"], r"model.heads = 3"),
         (["--set", "training.micro=8"], r"at most 1 ranks have work"),
         (["--blocks", "batch=9"], r"cannot be cut into 9 blocks"),

@@ -126,6 +126,25 @@ class Seeds:
     )
 
 
+def wire() -> Any:
+    """The option for the wire of gradients."""
+    return option(
+        "as is",
+        help="encoding of gradients in messages, with parameters if any (table:n=4)",
+        role="method",
+        effect="reduction",
+        flag="--wire",
+        choices=_wires,
+        parameters=True,
+    )
+
+
+def _wires() -> list[str]:
+    from kernels import wires
+
+    return [*wires.SUMMARIES, *wires.LOSSY]
+
+
 IMAGES_SAID = (
     "images: digits (1,438 + 359 of 8 x 8), which come with this suite; blobs, drawn at random (2,048 + 512 of 8 x 8); "
     "Fashion-MNIST (60,000 + 10,000 of 28 x 28) or MNIST-5000 (4,000 + 1,000), from files"

@@ -34,12 +34,18 @@ CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_w
 
 
 def bind(
-    plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True, padded: bool = False
+    plan: Plan,
+    mesh: Mesh,
+    rank: int,
+    by_block: bool,
+    merge: bool = True,
+    padded: bool = False,
+    apart: frozenset[str] = frozenset(),
 ) -> Bound:
     """The program of a rank. `merge`: whether partials of blocks may be added by the tree over blocks as soon as they
-    exist."""
+    exist, but those of the values `apart`."""
     place = Place(plan.axes, mesh, rank, padded)
-    binder = Binder(plan, place, by_block, merge)
+    binder = Binder(plan, place, by_block, merged_values(plan, apart) if by_block and merge else frozenset())
     for step in steps_of(plan, mesh, rank):
         if isinstance(step, Compute):
             binder.compute(step)
@@ -52,9 +58,9 @@ def bind(
     return Bound(plan, place, by_block, tuple(binder.steps), binder.merged)
 
 
-def merged_values(plan: Plan) -> frozenset[str]:
-    """The partial values that may be kept as sums over subtrees of blocks: before their reduction only operations that
-    move elements read them, and moving commutes with adding, bit by bit."""
+def merged_values(plan: Plan, apart: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The partial values, without those `apart`, that may be kept as sums over subtrees of blocks: before their
+    reduction only operations that move elements read them, and moving commutes with adding, bit by bit."""
     merged: set[str] = set()
     readers: dict[str, list[Compute]] = {}
     for step in plan.steps:
@@ -65,7 +71,7 @@ def merged_values(plan: Plan) -> frozenset[str]:
         if isinstance(step, Compute):
             for name in step.results:
                 value = plan.values[name]
-                if not value.partial or value.combine != "sum":
+                if not value.partial or value.combine != "sum" or name in apart:
                     continue
                 moved = (
                     reader.kernel == "view"
@@ -81,10 +87,9 @@ def merged_values(plan: Plan) -> frozenset[str]:
 class Binder:
     """Collects the bound steps."""
 
-    def __init__(self, plan: Plan, place: Place, by_block: bool, merge: bool):
-        self.plan, self.place, self.by_block = plan, place, by_block
+    def __init__(self, plan: Plan, place: Place, by_block: bool, merged: frozenset[str]):
+        self.plan, self.place, self.by_block, self.merged = plan, place, by_block, merged
         self.steps: list[BoundStep] = []
-        self.merged = merged_values(plan) if by_block and merge else frozenset()
         self.halos: dict[tuple[str, Wanted], str] = {}
         sends = (step for step in plan.steps if isinstance(step, Send))
         self.tags = {(*step.operands, step.source, step.target): k for k, step in enumerate(sends)}

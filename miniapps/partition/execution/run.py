@@ -22,10 +22,12 @@ from typing import Any
 import torch
 
 from kernels.guarantees import LEVELS, known, meets
+from kernels.wires import PLAIN
 from miniapps.partition.cuts.axes import axes_of, whole
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.block_vector import BlockVector
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
@@ -35,6 +37,7 @@ from miniapps.partition.execution.partners import axes_along, carriers_among, is
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
+from miniapps.partition.execution.wires import gradient_sums, is_lossy, parted
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
 
@@ -45,6 +48,7 @@ class Program:
     `watch(name, tensor or tensors of blocks)` gets every value; `timed(region, kind, function, nbytes)` may wrap
     functions that compute or communicate; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
     `anywhere`: kernels with the bits of any processor. `seed`: of the random numbers of the step.
+    `wire`: over which sums of gradients travel, "as is" or a lossy one.
     """
 
     def __init__(
@@ -60,14 +64,19 @@ class Program:
         reducers: Callable | None = None,
         anywhere: bool = False,
         seed: int = 0,
+        wire: str = PLAIN,
     ):
         known("guarantee", level, LEVELS)
         padded = known("shapes", shapes, SHAPES) == "padded"
+        self.wire, self.wired = wire, gradient_sums(plan) if is_lossy(wire) else frozenset()
+        plan = parted(plan, self.wired)
         self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
         rank = 0 if comm is None else comm.rank
         layout = meets(level, "layout")
         torch.set_num_threads(1 if layout or anywhere else threads)
-        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
+        self.bound = bind(
+            plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded, apart=self.wired
+        )
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
         self._comms = self._groups()
@@ -191,9 +200,13 @@ class Program:
 
     def _total(self, step: Added) -> Total:
         comm, group = self._among(step.rows.axes)
-        scatter = scattered(self.plan, step, self.place, self._place_of, group)
         about = step.rows, step.combine, step.dtype, step.shapes, name_of(step)
-        total = Total(comm, self.level, *about, self._reducers, scatter)
+        if self.wired.issuperset(step.operands):
+            blocks = BlockVector(self.place, [self.plan.values[name].cut for name in step.operands])
+            total = Total(comm, self.level, *about, self._reducers, None, self.wire, blocks)
+        else:
+            scatter = scattered(self.plan, step, self.place, self._place_of, group)
+            total = Total(comm, self.level, *about, self._reducers, scatter)
         self.totals.append(total)
         return total
 

@@ -18,14 +18,23 @@ import torch
 
 from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.schedules.block_tree import children
+from kernels.wires import PLAIN
+from miniapps.partition.execution.block_vector import BlockVector
 from miniapps.partition.execution.place import Rows
 from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.execution.wires import wired
 
 FLOATS = ("float32", "float64")
 OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
 
-def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int] | None = None) -> Reduction:
+def reduction(
+    level: str,
+    combine: str,
+    dtype: str,
+    n: int,
+    bounds: Sequence[int] | None = None,
+) -> Reduction:
     """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter with the same
     sums. Without a guarantee a reduce-scatter uses `direct`, because `library` has none."""
     of, operation = np.dtype(dtype), OPERATIONS[combine]
@@ -44,8 +53,8 @@ class Total:
     until the next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks, summed)`
-    plans the reducer, which the caller then frees. With `scatter` each rank gets only its part. Construction is
-    collective.
+    plans the reducer, which the caller then frees. With `scatter` each rank gets only its part. `blocks` travel over
+    the lossy `wire`. Construction is collective.
     """
 
     def __init__(
@@ -59,26 +68,32 @@ class Total:
         name: str,
         make: Callable | None = None,
         scatter: ScatterLayout | None = None,
+        wire: str = PLAIN,
+        blocks: BlockVector | None = None,
     ):
         self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
-        self.scatter = scatter
+        self.scatter, self.blocks = scatter, blocks
         self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         self.begins = [0, *self.ends[:-1]]
         n, bounds = (self.ends[-1], None) if scatter is None else (scatter.bounds[-1], scatter.bounds)
-        described = reduction(level, combine, dtype, n, bounds)
+        if blocks is None:
+            described = reduction(level, combine, dtype, n, bounds)
+        else:
+            n = blocks.count
+            described = wired(level, n, wire, blocks.tensors)
         self.exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
         self.reducer = None
-        if comm is None and self.exact:
+        if comm is None and (self.exact or blocks is not None):
             from mpi4py import MPI
 
             comm = MPI.COMM_SELF
         if comm is not None:
-            blocks = rows.numbers if self.trees or self.exact else None
+            numbers = rows.numbers if self.trees or self.exact else None
             if make is None:
-                self.reducer = plan(comm, described, name=name, blocks=blocks, summed=self.trees)
+                self.reducer = plan(comm, described, name=name, blocks=numbers, summed=self.trees)
             else:
-                self.reducer = make(comm, described, name, blocks, self.trees)
+                self.reducer = make(comm, described, name, numbers, self.trees)
         if self.exact:
             count = len(rows.numbers)
         elif self.trees:
@@ -92,6 +107,8 @@ class Total:
 
     def packers(self, operand: int) -> list[Callable]:
         """For each partial of an operand a function that packs its tensor."""
+        if self.blocks is not None:
+            return [self.blocks.packer(operand, row) for row in self.buffer]
         if self.scatter is not None:
             pack = self.scatter.pack
             return [lambda x, row=row: pack(operand, row, x.numpy()) for row in self.buffer]
@@ -102,7 +119,9 @@ class Total:
         """Reduce the packed partials; returns tensors that view the totals."""
         assert self.reducer is not None
         found = self.reducer(self.buffer)
-        if self.scatter is not None:
+        if self.blocks is not None:
+            parts = self.blocks.unpack(found)
+        elif self.scatter is not None:
             parts = self.scatter.unpack(found)
         else:
             parts = [

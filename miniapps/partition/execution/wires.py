@@ -1,0 +1,88 @@
+"""Lossy wires for the gradients of a plan: which sums carry gradients, and which wires a guarantee allows.
+
+No MPI, no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kernels.allreduce import Reduction
+from kernels.allreduce.coding import coding
+from kernels.guarantees import ChoiceError, meets
+from kernels.wires import PLAIN
+from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Step, step_operands, step_results
+
+CARRIED = "float32"  # the elements that lossy wires carry
+
+
+def is_lossy(wire: str) -> bool:
+    """Whether a wire loses digits. Raises ChoiceError for an unknown wire."""
+    return coding(wire) is not None
+
+
+def gradient_sums(plan: Plan) -> frozenset[str]:
+    """The partial values whose totals only leave the step, maybe moved: as gradients or as the loss."""
+    leaving = {plan.loss, *(name for _, name in plan.gradients)}
+    otherwise: set[str] = set()  # values that an operation other than a move reads
+    found: set[str] = set()
+    for step in reversed(plan.steps):
+        results = step_results(step)
+        if isinstance(step, Reduce):
+            if step.combine == "sum" and step.dtype == CARRIED:
+                pairs = zip(step.operands, results, strict=True)
+                found.update(operand for operand, result in pairs if result in leaving - otherwise)
+            continue
+        moves = not isinstance(step, Compute) or step.kernel == "view"
+        kept = moves and all(result in leaving - otherwise for result in results)
+        (leaving if kept else otherwise).update(step_operands(step))
+    return frozenset(found)
+
+
+def parted(plan: Plan, apart: frozenset[str]) -> Plan:
+    """The plan with the values `apart` in reductions of their own. No bit depends on it, so the hash stays."""
+    steps: list[Step] = []
+    for step in plan.steps:
+        if isinstance(step, Reduce) and 0 < len(apart.intersection(step.operands)) < len(step.operands):
+            for group in (True, False):
+                pairs = zip(step.operands, step.results, strict=True)
+                operands, results = zip(*(pair for pair in pairs if (pair[0] in apart) == group), strict=True)
+                steps.append(replace(step, operands=operands, results=results))
+        else:
+            steps.append(step)
+    return replace(plan, steps=tuple(steps))
+
+
+def wired(level: str, n: int, wire: str, tensors=None) -> Reduction:
+    """The all-reduce of n elements over a lossy wire, which encodes each of `tensors`. Under `layout` the contribution
+    of every block is encoded, and decoded ones are added exactly. Raises ChoiceError for a wire that the guarantee does
+    not allow."""
+    held = "exact" if meets(level, "layout") else "working"
+    return Reduction("direct", (n,), np.dtype(CARRIED), accumulation=held, wire=wire, tensors=tensors)
+
+
+def require_wire(wire: str, level: str) -> None:
+    """Raise ChoiceError for a wire that a mesh does not have, or that the guarantee does not allow."""
+    if wire == PLAIN:
+        return
+    if (found := coding(wire)) is None:
+        raise ChoiceError(
+            f"--wire {wire}: gradients over a mesh travel as is or over a lossy wire, such as fp8"
+        )
+    if found.feedback:
+        raise ChoiceError(
+            f"--wire {wire}: no encoding errors are kept over a mesh, as evaluations would change them; leave "
+            "feedback=on out"
+        )
+    if level == "exact":
+        raise ChoiceError(
+            f"--wire {wire}: no total over a lossy wire is exact; choose --guarantee layout, or no wire"
+        )
+    if found.hops == "every" and meets(level, "layout"):
+        raise ChoiceError(
+            f"--wire {wire}: it encodes partial sums of ranks, which follow the mesh; leave hops=every out, or choose "
+            "--guarantee run"
+        )
+    wired(level, 1, wire)
