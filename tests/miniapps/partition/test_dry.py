@@ -22,6 +22,8 @@ MESHES = [
     ("gpt", "dp", "data=2"),
     ("gpt", "dp+tp", "data=2,model=2"),
     ("gpt", "zero", "data=4"),
+    ("gpt", "tp+sp", "model=2,sequence=2"),
+    ("bert", "tp+vocabulary", "model=2"),
     ("unet", "spatial", "rows=2,columns=2"),
     ("moe", "expert", "data=4"),
 ]
@@ -66,10 +68,12 @@ def seen(monkeypatch):
 
 
 @pytest.mark.parametrize("level", ["none", "layout", "exact"])
-@pytest.mark.parametrize("name", models.names())
-def test_the_calls_are_those_of_the_program_in_its_order(name, level, seen):
+@pytest.mark.parametrize(
+    ("name", "axes"), [*((name, None) for name in models.names()), ("gpt", ("batch", "tokens", "vocabulary"))]
+)
+def test_the_calls_are_those_of_the_program_in_its_order(name, axes, level, seen):
     model, deck, graph = exported(name, **SIZES.get(name, {}))
-    plan = plan_of(model, deck, graph, list(next(iter(model.RECIPES.values()))))
+    plan = plan_of(model, deck, graph, axes or list(next(iter(model.RECIPES.values()))))
     mesh = Mesh((("ranks", 1),))
     network, inputs = model.module(deck), model.inputs(deck)
     whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}
