@@ -92,11 +92,29 @@ def one(
         for axis in set(axes_of(cut)) - set(axes_of(need))
     )
     if lost:
-        why = rule.reason or f"cut by {', '.join(sorted(decision.axes())) or 'nothing'} instead"
+        why = (
+            too_small(node, has, lost, axes)
+            or rule.reason
+            or f"cut by {', '.join(sorted(decision.axes())) or 'nothing'} instead"
+        )
         return replace(decision, reason=f"not cut by {', '.join(lost)}: {why}")
     if rule.reason.startswith("no rule"):
         return replace(decision, reason=rule.reason)
     return decision
+
+
+def too_small(node: Ruled, has: Sequence[Cut], lost: Iterable[str], axes: Axes) -> str:
+    """The first dim of a window with fewer elements than an axis in `lost`, which cuts an operand there, has blocks."""
+    for reach in node.rule.reaches:
+        label = (reach.label,)
+        there = [(k, labels.index(label)) for k, labels in enumerate(node.labels()) if label in labels]
+        names = {axis for k, d in there if k < len(has) for _, axis in has[k][d] if axis in lost}
+        sizes = [node.tensors[k].shape[d] for k, d in there]
+        for axis in axes.ordered(name for name in names if name):
+            for n in sizes:
+                if not axes.fits(axis, n):
+                    return f"{n} elements are too few for the {axes.by_name[axis].blocks} blocks of {axis}"
+    return ""
 
 
 def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, int]) -> list[int]:

@@ -520,6 +520,20 @@ def into(work: Smaller, node: Node, cuts: Cuts) -> bool:
     return True
 
 
+def diagonal_part(work: Smaller, node: Node, cuts: Cuts) -> bool:
+    """Zeros where the column is beyond the diagonal of its row."""
+    x, diagonal = (*node.args, 0)[:2]
+    (result,) = node.results
+    rank = len(result.shape)
+    rows, columns = (
+        work.along(work.rows(result.shape[d], cuts.get(d)), d, rank) for d in (rank - 2, rank - 1)
+    )
+    apart = work.apply("sub", columns, rows)
+    kept = work.apply("le" if operation(node.target) == "tril" else "ge", apart, diagonal, dtype="bool")
+    work.ends(work.where(kept, x, work.scalar(0, result.dtype)), result)
+    return True
+
+
 # ---- sums up to a place
 
 
@@ -704,6 +718,7 @@ SMALLER: dict[str, Callable[[Smaller, Node, Cuts], bool]] = {
     "roll": roll,
     "cat": cat,
     **dict.fromkeys(("select_scatter", "slice_scatter"), into),
+    **dict.fromkeys(("tril", "triu"), diagonal_part),
     "cumsum": cumsum,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention,

@@ -190,7 +190,7 @@ def turned(node: Node, tensors: Sequence[Tensor], reaches: Sequence[Reach]) -> R
 
 
 def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """tril and triu: the last two dims are whole."""
+    """tril and triu: the last two dims are parted."""
     rank = len(node.results[0].shape)
     dims = range(rank)
     last = [rank - 2, rank - 1]
@@ -200,7 +200,7 @@ def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
         [dims],
         [dims],
         "view",
-        whole=last,
+        parted=last,
         reason="the last two dims are a matrix",
         linear=FIRST,
     )

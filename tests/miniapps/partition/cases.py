@@ -176,7 +176,9 @@ def flip(d: Draft) -> str:
 
 
 def tril(d: Draft) -> str:
-    return d.node("aten.tril.default", d.source(*d.sizes(2, 3)))
+    return d.node(
+        d.one_of("aten.tril.default", "aten.triu.default"), d.source(*d.sizes(2, 3)), d.one_of(-1, 0, 2)
+    )
 
 
 def create(d: Draft) -> str:

@@ -100,6 +100,7 @@ ROWS = Axis("rows", (0, 3, 4, 8))  # uneven
         lambda w, x: torch.roll(w * x, 1, 0).mul(x).sum(),
         lambda w, x: torch.roll(w * x, (-3, 1), (0, 1)).mul(x).sum(),
         lambda w, x: (w * x).flip(0).mul(x).sum(),
+        lambda w, x: (w * x).tril(1).square().sum(),
         lambda w, x: (w * x)[1:7].square().sum(),
         lambda w, x: torch.cat([w * x, x + w]).square().sum(),
         lambda w, x: torch.cat([-(w * x)[4:], (w * x)[:4]]).mul(x).sum(),
@@ -110,7 +111,7 @@ ROWS = Axis("rows", (0, 3, 4, 8))  # uneven
         lambda w, x: (w * x).gather(0, torch.tensor([[7, 1, 1, 0]])).square().sum(),
     ],
     ids=[
-        "softmax", "log_softmax", "logsumexp", "layer_norm", "cumsum", "roll", "roll of two", "flip", "slice",
+        "softmax", "log_softmax", "logsumexp", "layer_norm", "cumsum", "roll", "roll of two", "flip", "tril", "slice",
         "cat", "halves", "pad", "select", "index_select", "index", "gather",
     ],
 )  # fmt: skip
@@ -195,6 +196,12 @@ def test_places_of_pooled_images_are_cut(pool):
         Axis("rows", (0, 3, 4, 8)) if pool(normal(1, 1, 8, 8)).shape[2] == 8 else evenly("rows", 8, 2),
         {0: (None, None, "rows", None)},
     )  # fmt: skip
+
+
+def test_a_dim_with_fewer_elements_than_blocks_is_whole_and_the_reason_says_so():
+    step = Step(lambda w, x: (w * x)[1:3].square().sum(), 8, 4)
+    _, found, _ = planned(step, (normal(8, 4),), evenly("rows", 8, 4), {0: ("rows", None)})
+    assert "not cut by rows: 2 elements are too few for the 4 blocks of rows" in found.reasons.values()
 
 
 class Tied(torch.nn.Module):
