@@ -103,7 +103,7 @@ def one(
     return decision
 
 
-def too_small(node: Ruled, has: Sequence[Cut], lost: Iterable[str], axes: Axes) -> str:
+def too_small(node: Ruled, has: Sequence[Cut], lost: Sequence[str], axes: Axes) -> str:
     """The first dim of a window with fewer elements than an axis in `lost`, which cuts an operand there, has blocks."""
     for reach in node.rule.reaches:
         label = (reach.label,)
