@@ -39,13 +39,16 @@ class Segment(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """A reduction or an exchange among the ranks that differ only `along` these axes of the mesh. Of a reduction the
-    `label` of its order, `elements` and `itemsize` of the vector, the `contributions` of a rank, and whether it
-    `scatters`, so that each rank gets only its part; of an exchange the
-    `nbytes` that a rank sends, and where to: steps along each axis of the mesh (`offsets`)."""
+    """A reduction or an exchange among the ranks that differ only `along` these axes of the mesh, or a message between
+    stages of a pipeline. Ranks that take part call it by one `name`.
+
+    A reduction has the `label` of its order, `elements` and `itemsize` of the vector, and the `contributions` of a
+    rank; if it `scatters`, each rank gets only its part. An exchange has the `nbytes` that a rank sends, and the steps
+    along each axis of the mesh to each receiver (`offsets`). So has a `send`, which does not wait; the offset of a
+    `receive` leads to the sender."""
 
     name: Name
-    kind: Literal["reduction", "exchange"]
+    kind: Literal["reduction", "exchange", "send", "receive"]
     along: tuple[Name, ...]
     label: str = ""
     elements: Count = 0
@@ -94,8 +97,8 @@ class Program(Struct, frozen=True):
         for each in self.classes:
             if len(each.segments) != len(each.waits) + 1:
                 raise ValueError(f"{len(each.segments)} segments around {len(each.waits)} waits")
-            if [(w.name, w.kind) for w in each.waits] != [(w.name, w.kind) for w in self.classes[0].waits]:
-                raise ValueError("classes of ranks wait at different places")
+            if len({wait.name for wait in each.waits}) < len(each.waits):
+                raise ValueError("a class of ranks has two waits of one name")
             if any(number >= len(self.works) for s in each.segments for number, _ in s.calls):
                 raise ValueError("a call of a work that is not listed")
             if any(axis not in self.mesh for wait in each.waits for axis in wait.along):

@@ -53,7 +53,7 @@ class DeviceMessages:
 
     def cost(self, wait: Wait, size: int, near: int) -> tuple[float, float]:
         """(seconds of a wait among `size` ranks, of which `near` are on one node; 0 for work of each rank alone)."""
-        if wait.kind == "exchange":
+        if wait.kind != "reduction":
             link = self.inside if near == size else self.between
             return link.seconds(len(wait.offsets), wait.nbytes * self.width / FLOAT), 0.0
         nbytes = wait.elements * wait.itemsize * self.width / FLOAT

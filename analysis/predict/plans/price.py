@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from math import log, prod
 from typing import Protocol
 
@@ -82,16 +84,21 @@ class Prices:
             times, hashed = DeviceTimes(device), ""
             messages = DeviceMessages(device.inside, self.machine.link, device.width)
         each, marks = times.seconds(program.works)
-        work, rest = _segments(program, each, times)
-        costs, local = _costs(program, messages, size if device is None else device.node)
+        nodes = ordered(program)
+        order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
+        work, rest = _segments(program, order, each, times)
+        costs, local = _costs(program, order, messages, size if device is None else device.node)
         work[:-1] += local  # what a reduction does on each rank alone
         total = work + rest
-        nothing = np.zeros(size)
+        ends = _ending(program, order)
         waits = [
-            Wait(wait.name, costs[k], _partners(program, k), total[k], nothing, NOTHING, NOTHING)
-            for k, wait in enumerate(program.classes[0].waits)
-        ]
-        step = Step(waits, [(k, True, True) for k in range(len(waits))], total[-1], NOTHING)
+            Wait(
+                name, costs[k], _partners(program, name), np.where(ends[k], 0.0, total[k]),
+                np.where(ends[k], total[k], 0.0), NOTHING, NOTHING,
+            )
+            for name, k in order.items()
+        ]  # fmt: skip
+        step = Step(waits, [(order[name], posts, ended) for name, posts, ended in nodes], total[-1], NOTHING)
         replays = int(np.clip(MOST // max(size * len(costs), 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
         quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
@@ -168,7 +175,7 @@ class _Calibrated:
 
     def cost(self, wait: programs.Wait, size: int, near: int) -> tuple[float, float]:
         messages = self._among(size)
-        if wait.kind == "exchange":
+        if wait.kind != "reduction":
             return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
         about = wait.label, wait.elements, wait.itemsize
         local = messages.local(*about, wait.contributions)
@@ -187,34 +194,67 @@ class _Calibrated:
         return self._known[calibration.path]
 
 
-def _segments(
-    program: Program, each: np.ndarray, times: WorkTimes | DeviceTimes
-) -> tuple[np.ndarray, np.ndarray]:
-    """(segments, ranks) seconds of kernels, of which a call takes `each` (works,), and of all between them."""
-    shape = len(program.classes[0].segments), program.size
-    work, rest = np.zeros(shape), np.zeros(shape)
+def ordered(program: Program) -> list[tuple[str, bool, bool]]:
+    """(name of a wait, whether ranks post here, whether they end here), in an order that all ranks keep: a message
+    between stages is posted by its sender and ended by its receiver. Raises Unreachable if there is none."""
+    before: dict[tuple[str, bool, bool], dict[tuple[str, bool, bool], None]] = {}
     for of in program.classes:
-        ranks = list(of.ranks)
+        nodes = [(wait.name, wait.kind != "receive", wait.kind != "send") for wait in of.waits]
+        for node in nodes:
+            before.setdefault(node, {})
+            if node[1:] == (False, True):
+                before[node][node[0], True, False] = None
+        for first, second in pairwise(nodes):
+            before[second][first] = None
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        names = ", ".join(name for name, *_ in error.args[1][:3])
+        raise Unreachable(
+            f"{program.title}: ranks wait for each other in a circle ({names}); save the plan again"
+        ) from None
+
+
+def _segments(
+    program: Program, order: Mapping[str, int], each: np.ndarray, times: WorkTimes | DeviceTimes
+) -> tuple[np.ndarray, np.ndarray]:
+    """(waits + 1, ranks) seconds before each wait and at the end, of kernels, of which a call takes `each` (works,),
+    and of all between them."""
+    work, rest = (np.zeros((len(order) + 1, program.size)) for _ in range(2))
+    for of in program.classes:
+        at = np.ix_([*(order[wait.name] for wait in of.waits), len(order)], list(of.ranks))
         calls = [sum(each[number] * count for number, count in s.calls) for s in of.segments]
-        work[:, ranks] = np.array(calls)[:, None]
-        rest[:, ranks] = times.rest(np.array([s.rest for s in of.segments]))[:, None]
+        work[at] = np.array(calls)[:, None]
+        rest[at] = times.rest(np.array([s.rest for s in of.segments]))[:, None]
     return work, rest
 
 
-def _costs(program: Program, messages: Messages, node: int) -> tuple[np.ndarray, np.ndarray]:
+def _costs(
+    program: Program, order: Mapping[str, int], messages: Messages, node: int
+) -> tuple[np.ndarray, np.ndarray]:
     """((waits, ranks) seconds of messages, and of the work for them on each rank alone); `node`: ranks of a node."""
-    shape = len(program.classes[0].waits), program.size
-    costs, local = np.zeros(shape), np.zeros(shape)
+    costs, local = (np.zeros((len(order), program.size)) for _ in range(2))
     known: dict[tuple, tuple[float, float]] = {}
     for of in program.classes:
         ranks = list(of.ranks)
-        for k, wait in enumerate(of.waits):
+        for wait in of.waits:
+            if wait.kind == "send":
+                continue
             key = (*astuple(wait)[1:-1], len(wait.offsets))
             if key not in known:
-                size = prod(program.mesh[axis] for axis in wait.along)
-                known[key] = messages.cost(wait, size, _near(program, wait.along, node))
-            costs[k, ranks], local[k, ranks] = known[key]
+                size = 2 if wait.kind == "receive" else prod(program.mesh[axis] for axis in wait.along)
+                known[key] = messages.cost(wait, size, min(size, _near(program, wait.along, node)))
+            costs[order[wait.name], ranks], local[order[wait.name], ranks] = known[key]
     return costs, local
+
+
+def _ending(program: Program, order: Mapping[str, int]) -> np.ndarray:
+    """(waits, ranks) whether a rank only ends a wait: it receives a message between stages."""
+    found = np.zeros((len(order), program.size), bool)
+    for of in program.classes:
+        places = [order[wait.name] for wait in of.waits if wait.kind == "receive"]
+        found[np.ix_(places, list(of.ranks))] = True
+    return found
 
 
 def _near(program: Program, along: Sequence[str], node: int) -> int:
@@ -224,32 +264,31 @@ def _near(program: Program, along: Sequence[str], node: int) -> int:
     return int(np.all([place < size for place, size in zip(places, sizes, strict=True)], axis=0).sum())
 
 
-def _partners(program: Program, k: int) -> np.ndarray | None:
-    """(ranks, most) the ranks for which each rank waits in wait k; None: all."""
+def _partners(program: Program, name: str) -> np.ndarray | None:
+    """(ranks, most) the ranks for which each rank waits in the wait `name`; None: all. A rank that takes no part, or
+    does not wait, has itself."""
     sizes = list(program.mesh.values())
     places = np.stack(np.unravel_index(np.arange(program.size), sizes), axis=1)
-    along = program.classes[0].waits[k].along
-    if program.classes[0].waits[k].kind == "reduction":
-        if prod(program.mesh[axis] for axis in along) == program.size:
+    parts = [(np.array(of.ranks), wait) for of in program.classes for wait in of.waits if wait.name == name]
+    first = parts[0][1]
+    if first.kind == "reduction":
+        whole = prod(program.mesh[axis] for axis in first.along) == program.size
+        if whole and sum(len(ranks) for ranks, _ in parts) == program.size:
             return None
-        steps = np.stack(
-            np.meshgrid(
-                *[np.arange(n if name in along else 1) for name, n in program.mesh.items()], indexing="ij"
-            ),
-            axis=-1,
-        ).reshape(-1, len(sizes))
-        kept = np.array([name not in along for name in program.mesh])
-        there = np.where(kept, places[:, None], steps[None])
-        return np.ravel_multi_index(tuple(np.moveaxis(there, -1, 0)), sizes)
-    width = 1 + max(len(of.waits[k].offsets) for of in program.classes)
+        along = np.array([axis in first.along for axis in program.mesh])
+        grid = [np.arange(n) if moves else [0] for n, moves in zip(sizes, along, strict=True)]
+        steps = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, len(sizes))
+        partners = np.tile(np.arange(program.size)[:, None], (1, len(steps)))
+        for ranks, _ in parts:
+            there = np.where(along, steps[None], places[ranks][:, None])
+            partners[ranks] = np.ravel_multi_index(tuple(np.moveaxis(there, -1, 0)), sizes)
+        return partners
+    width = 1 + max(len(wait.offsets) for _, wait in parts)
     partners = np.tile(np.arange(program.size)[:, None], (1, width))
-    for of in program.classes:
-        ranks = np.array(of.ranks)
-        for j, offset in enumerate(of.waits[k].offsets):
-            there = (
-                places[ranks] + offset
-            ) % sizes  # a rank of this class whose neighbour is elsewhere wraps around
-            partners[ranks, j] = np.ravel_multi_index(tuple(there.T), sizes)
+    for ranks, wait in parts:
+        for j, offset in enumerate(wait.offsets if wait.kind != "send" else ()):
+            # A rank of this class whose neighbour is elsewhere wraps around.
+            partners[ranks, j] = np.ravel_multi_index(tuple(((places[ranks] + offset) % sizes).T), sizes)
     return partners
 
 

@@ -10,11 +10,10 @@ from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh, parse, require_blocks, require_fits
-from miniapps.partition.cuts.steps import STAGE, Plan
+from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.recipes import chosen, plan_of
-from miniapps.partition.pricing.program import UNPRICED
 from miniapps.partition.pricing.space import shares
 
 
@@ -38,9 +37,6 @@ def candidates(
     found, refused = [], []
     for recipe in recipes:
         carriers = model.RECIPES[recipe]
-        if STAGE in carriers:
-            refused.append((recipe, UNPRICED))
-            continue
         names = tuple(dict.fromkeys(carriers.values()))
         axes = chosen(model, deck, carriers)
         for sizes in shares(ranks, len(names)):

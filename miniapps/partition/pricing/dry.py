@@ -81,12 +81,13 @@ class Moves:
 @dataclass(frozen=True)
 class Sent:
     """An exchange of the `node` among the ranks of `group`, empty if nothing is sent by any: bytes sent to each rank,
-    and bytes that stay on this one."""
+    and bytes that stay on this one. `tag`: of a message between stages, for which no rank waits; else -1."""
 
     node: str
     group: tuple[int, ...]
     to: tuple[tuple[int, int], ...]
     stays: int
+    tag: int = -1
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,13 @@ class Summed:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A value that the `node` of this rank needs and the rank `source` computes, of another stage; its bytes."""
+    """A value that the `node` of this rank needs and the rank `source` computes, of another stage: the message `tag`;
+    its bytes."""
 
     node: str
     source: int
     nbytes: int
+    tag: int
 
 
 Event = KernelCall | Moves | Sent | Summed | Arrived
@@ -283,10 +286,10 @@ class Passed:
                     _empty(step.shape, step.dtype) for _ in range(1 if step.count is None else step.count)
                 ]
             recorder.held.add(found)
-            recorder.events.append(Arrived(step.node, self.peer, nbytes))
+            recorder.events.append(Arrived(step.node, self.peer, nbytes, step.tag))
             return found
         group = tuple(sorted((self.rank, self.peer)))
-        recorder.events.append(Sent(step.node, group, ((self.peer, nbytes),), 0))
+        recorder.events.append(Sent(step.node, group, ((self.peer, nbytes),), 0, step.tag))
         return []
 
 

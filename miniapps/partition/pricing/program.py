@@ -12,18 +12,17 @@ from math import prod
 from typing import cast
 
 from kernels.allreduce.schedules.block_tree import roots
-from kernels.guarantees import ChoiceError, Level
+from kernels.guarantees import Level
 from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan
+from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.execution.place import Place
-from miniapps.partition.pricing.dry import Event, KernelCall, Sent, Summed, dry_step
+from miniapps.partition.pricing.dry import Arrived, Event, KernelCall, Sent, Summed, dry_step
 from miniapps.partition.pricing.keys import Work as Named
 from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 
-UNPRICED = "a pipeline has no price yet, since its ranks wait at different places; leave out the axis stage"
 WIDTH = 4  # bytes of a weight
 NOTHING = 0, 0, 0, 0
 STATES = 2  # arrays of Adam for each weight
@@ -41,9 +40,7 @@ def program_of(
     recorded: bool = False,
 ) -> Program:
     """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
-    for `dry_run`, whose errors it raises; ChoiceError for a pipeline."""
-    if plan.stages:
-        raise ChoiceError(UNPRICED)
+    for `dry_run`, whose errors it raises."""
     numbers: dict[Work, int] = {}
     classes = []
 
@@ -97,7 +94,9 @@ def _kinds(axis: Axis, owners: list[int], places: int, windows: bool) -> list[tu
         sizes[owner].append(starts[block + 1] - starts[block])
     for first, stop in roots((0, axis.blocks), owners):
         subtrees[owners[first]].append(stop - first)
-    edges = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
+    edges: list[tuple] = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
+    if axis.name == STAGE:  # every stage has its own work
+        edges = [(at,) for at in range(places)]
     return [(tuple(a), tuple(b), edge) for a, b, edge in zip(sizes, subtrees, edges, strict=True)]
 
 
@@ -108,11 +107,13 @@ def parts_of(
     segments: list[Segment] = []
     waits: list[Wait] = []
     own: list[Event] = []
+    before: Counter[str] = Counter()  # waits for each node
     for event in events:
         own.append(event)
-        if isinstance(event, Sent | Summed) and event.group:
+        if isinstance(event, Arrived) or (isinstance(event, Sent | Summed) and event.group):
             segments.append(_segment(own, numbers))
-            waits.append(_wait(mesh, rank, event))
+            waits.append(_wait(mesh, rank, event, before[event.node]))
+            before[event.node] += 1
             own = []
     return [*segments, _segment(own, numbers)], waits
 
@@ -137,20 +138,31 @@ def _along(mesh: Mesh, group: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(name for name, _ in mesh.axes if len({place[name] for place in places}) > 1)
 
 
-def _wait(mesh: Mesh, rank: int, event: Sent | Summed) -> Wait:
-    mine = mesh.coordinates(rank)
-    along = _along(mesh, event.group)
+def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) -> Wait:
+    """The wait of an event, the `number`-th for its node; its name is that of the other ranks, and occurs once."""
+    if isinstance(event, Arrived):
+        steps = (_steps(mesh, rank, event.source),)
+        return Wait(f"message {event.tag} of stages", "receive", (STAGE,), nbytes=event.nbytes, offsets=steps)
+    name = f"{event.node}{f' ({number + 1})' if number else ''}"
     if isinstance(event, Summed):
         label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
         return Wait(
-            f"sum before {event.node}", "reduction", along, label, event.elements, ITEMSIZES[event.dtype],
-            max(event.blocks, 1), event.scatters,
+            f"sum before {name}", "reduction", _along(mesh, event.group), label, event.elements,
+            ITEMSIZES[event.dtype], max(event.blocks, 1), event.scatters,
         )  # fmt: skip
-    steps = tuple(
-        tuple(mesh.coordinates(peer)[name] - mine[name] for name, _ in mesh.axes) for peer, _ in event.to
-    )
+    offsets = tuple(_steps(mesh, rank, peer) for peer, _ in event.to)
     nbytes = sum(n for _, n in event.to)
-    return Wait(f"exchange before {event.node}", "exchange", along, nbytes=nbytes, offsets=steps)
+    if event.tag >= 0:
+        return Wait(f"message {event.tag} of stages", "send", (STAGE,), nbytes=nbytes, offsets=offsets)
+    return Wait(
+        f"exchange before {name}", "exchange", _along(mesh, event.group), nbytes=nbytes, offsets=offsets
+    )
+
+
+def _steps(mesh: Mesh, rank: int, other: int) -> tuple[int, ...]:
+    """How far another rank is along each axis of the mesh."""
+    mine, theirs = mesh.coordinates(rank), mesh.coordinates(other)
+    return tuple(theirs[name] - mine[name] for name, _ in mesh.axes)
 
 
 def weights_of(plan: Plan, mesh: Mesh, rank: int) -> list[int]:
