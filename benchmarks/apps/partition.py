@@ -10,6 +10,9 @@ bytes        bytes between nodes in a step, by recipe, beside those that `explai
 model        each model on one and two ranks along batch: ratio of the time per step under layout to that under none; on
              one rank ratio of none to eager torch; processor time, variants in turn; all-reduces, and bytes that a rank
              sends per step
+pipeline     GPT of four layers as a pipeline of as many ranks, by schedule, the variants in turn: ratio of the time of
+             a step under layout to that under none, by the clock; the part of the time in which ranks wait for other
+             stages, measured and predicted from model FLOPs
 utilisation  of each model and of GPT with width 512, by the clock and by processor time, and of eager torch on one
              rank: model FLOPs (miniapps.partition.graphs.flops) / (time x ranks x rate of a core); the rate is that of
              the faster product at 512^3, of this suite or of torch, in the same run; forward and backward, without the
@@ -38,6 +41,8 @@ DECKS = {
 }
 # For the utilisation: 8 heads of 64, and a number of tokens that suits torch's kernels.
 WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabulary=512"
+# For the pipeline: a block of two samples in each micro-batch.
+PIPELINE = "samples=16,micro_batches=8,batch=1,layers=4,tokens=64,width=256,feedforward=1024,vocabulary=512"
 # For the bytes: {recipe: (model, sizes, mesh)}.
 GPT = "samples=8,batch=8,tokens=32,width=64,feedforward=256"
 CASES = {
@@ -93,6 +98,41 @@ def model(options) -> list[dict]:
     return rows
 
 
+def pipeline(options) -> list[dict]:
+    """A row per number of ranks, schedule and figure."""
+    rows = []
+    for ranks in options.ranks:
+        words = [
+            "waits",
+            "gpt",
+            PIPELINE,
+            "batch=data,stage=stage",
+            f"stage={ranks}",
+            str(options.rounds),
+            "--quiet",
+        ]
+        found = json.loads(output_of([*mpirun(), "-n", str(ranks), *STEPS, *words]).splitlines()[-1])
+        for schedule, predicted in found["predicted"].items():
+            what = f"gpt, {ranks} rank{'s' if ranks > 1 else ''}, {schedule}"
+            layout, none = (found["wall"][f"{level}, {schedule}"] for level in ("layout", "none"))
+            rows.append(
+                {"what": what, "figure": "layout / none", "value": ratio(layout, none), "raw": layout}
+            )
+            rows.append({"what": what, "figure": "waits, predicted", "value": predicted})
+            for level in ("none", "layout"):
+                wall, waits = (found[kind][f"{level}, {schedule}"] for kind in ("wall", "waits"))
+                rows.append(
+                    {"what": what, "figure": f"{level}, s per step", "value": spread(wall), "raw": wall}
+                )
+                rows.append({"what": what, "figure": f"{level}, waits", "value": spread(waits), "raw": waits})
+    return rows
+
+
+def spread(values) -> dict:
+    """The median of `values`, with the least and the most."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
+
+
 def utilisation(options) -> list[dict]:
     """A row per model, number of ranks and variant, by the clock and by processor time; and the rates of a core."""
     rows = []
@@ -107,14 +147,10 @@ def utilisation(options) -> list[dict]:
             for way, wall in found["wall"].items():
                 for clock, seconds in (("clock", wall), ("processor time", found["seconds"][way])):
                     used = [found["flops"] / (one * ranks * rate) for one in seconds]
-                    value = {
-                        "median": statistics.median(used),
-                        "min": min(used),
-                        "max": max(used),
-                        "n": len(used),
-                    }
                     figure = f"utilisation by {clock}"
-                    rows.append({"what": f"{where}, {way}", "figure": figure, "value": value, "raw": used})
+                    rows.append(
+                        {"what": f"{where}, {way}", "figure": figure, "value": spread(used), "raw": used}
+                    )
             for variant, own in found["rates"].items():
                 rows.append({"what": where, "figure": f"GFLOP/s of a core, {variant}", "value": own / 1e9})
     return rows
@@ -150,7 +186,7 @@ def crossed(nodes: Cluster, recipe: str, count: int, mpi: str = "mpich") -> dict
     }
 
 
-PARTS = {"bytes": crossing, "model": model, "utilisation": utilisation}
+PARTS = {"bytes": crossing, "model": model, "pipeline": pipeline, "utilisation": utilisation}
 
 
 def main(argv=None) -> int:

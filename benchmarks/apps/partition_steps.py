@@ -1,6 +1,7 @@
 """Times steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints one line of JSON.
 
     mpirun -n P python -m benchmarks.apps.partition_steps times MODEL SIZES CARRIERS MESH ROUNDS
+    mpirun -n P python -m benchmarks.apps.partition_steps waits MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps bytes MODEL SIZES CARRIERS MESH STEPS
 
 SIZES are those of the model's deck (width=256,layers=2). CARRIERS gives the axis of the mesh that carries each axis of
@@ -11,8 +12,10 @@ rank on each.
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from mpi4py import MPI
 
@@ -22,13 +25,16 @@ from jobs.cluster.traffic import HEADERS
 from kernels.contract import matmul
 from kernels.progress import Progress
 from miniapps.partition.capture.export import export
-from miniapps.partition.cuts.mesh import pairs, parse
+from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, pairs, parse
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
+from miniapps.partition.graphs.repeat import split
 from miniapps.partition.models import model as model_of
-from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
+from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.showing.explain import explain
+from miniapps.trace.schema import WAIT
 
 PRODUCTS = ("own", "torch")  # whose products at 512^3 give the rate of a core
 
@@ -44,16 +50,18 @@ class Case:
         deck = deck_of(model, pairs(sizes, "SIZES", "samples=8"))
         torch.manual_seed(0)
         self.comm, self.network, self.inputs = comm, model.module(deck), model.inputs(deck)
-        self.graph = comm.bcast(export(self.network, self.inputs) if comm.rank == 0 else None)
+        self.parts = micro_batches(deck)
+        exported = export(self.network, self.inputs, micro_batches=self.parts) if comm.rank == 0 else None
+        self.graph = comm.bcast(exported)
         self.plan = plan_of(model, deck, self.graph, list(carried))
         self.mesh = parse(mesh, carried, comm.size)
 
-    def learner(self, level: str) -> tuple[Program, Learner]:
-        """The program of a rank under a guarantee, and the learner that runs its steps."""
+    def learner(self, level: str, mesh: Mesh | None = None, timed=None) -> tuple[Program, Learner]:
+        """The program of a rank under a guarantee, and the learner that runs its steps; options as for `Program`."""
         whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
         whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
-        whole |= {("input", str(k)): x for k, x in enumerate(self.inputs)}
-        program = Program(self.comm, self.plan, self.mesh, level)
+        whole |= {("input", str(k)): x for k, x in enumerate(split(self.inputs, self.parts))}
+        program = Program(self.comm, self.plan, mesh or self.mesh, level, timed=timed)
         return program, Learner(program, whole)
 
 
@@ -94,6 +102,49 @@ def times(case: Case, rounds: int, quiet: bool) -> dict:
         "rates": rates,
         "allreduces": len(crossing),
         "nbytes": sum(crossing) + exchanged,
+    }
+
+
+def waits(case: Case, rounds: int, quiet: bool) -> dict:
+    """Seconds of a step of a pipeline by guarantee and schedule, in turn, and the part of them in which ranks wait for
+    other stages: measured, the mean over the ranks, and predicted from the model FLOPs of each stage."""
+    comm, ways, programs, predicted = case.comm, {}, [], {}
+    waited = [0.0]
+
+    def timed(region: str, kind: str, function, nbytes: int):
+        def waiting():
+            begin = time.perf_counter()
+            result = function()
+            waited[0] += time.perf_counter() - begin
+            return result
+
+        return waiting if kind == WAIT else function
+
+    for level in ("none", "layout"):
+        for schedule in SCHEDULES:
+            mesh = replace(case.mesh, schedule=schedule)
+            program, learner = case.learner(level, mesh, timed)
+            programs.append(program)
+            predicted[schedule] = pipeline_of(case.plan, mesh).bubble
+
+            def measured(program=program, values=learner.values):
+                comm.Barrier()
+                waited[0], begin = 0.0, time.perf_counter()
+                program(values)
+                mine = waited[0]
+                comm.Barrier()
+                seconds = time.perf_counter() - begin
+                return seconds, mine / seconds
+
+            ways[f"{level}, {schedule}"] = measured
+    found = in_turn(ways, rounds, quiet)
+    for program in programs:
+        program.free()
+    shares = {way: np.array([share for _, share in taken]) for way, taken in found.items()}
+    return {
+        "wall": {way: [seconds for seconds, _ in taken] for way, taken in found.items()},
+        "waits": {way: (comm.allreduce(share) / comm.size).tolist() for way, share in shares.items()},
+        "predicted": predicted,
     }
 
 
@@ -143,7 +194,7 @@ def sent() -> int:
     return total
 
 
-MEASURED = {"times": times, "bytes": crossed}
+MEASURED = {"times": times, "waits": waits, "bytes": crossed}
 
 
 def main() -> None:

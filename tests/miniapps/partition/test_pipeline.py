@@ -1,9 +1,13 @@
 """Pipelines without MPI: stages of operations, orders of tasks, bubbles, memory."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import torch
 
+from miniapps.partition.capture.export import ExportError, export
+from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.commands import main
 from miniapps.partition.cuts.axes import AxisError, evenly
 from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse
@@ -207,3 +211,38 @@ def test_models_without_layers_have_no_recipe_of_a_pipeline(capsys):
 def test_a_layer_is_a_stage_without_blocks():
     model, deck, _ = exported("gpt", **SIZES)
     assert chosen(model, deck, ["stage"]) == (evenly("stage", 4, 4),)
+
+
+class Normalised(torch.nn.Module):
+    """A network with running means."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(x).square().mean()
+
+
+def test_steps_that_micro_batches_would_change_are_refused():
+    with pytest.raises(ExportError, match=r"changes buffers .*running_mean"):
+        export(Normalised(), (torch.ones(4, 3),), micro_batches=2)
+    layer = torch.nn.Linear(3, 1)
+    with pytest.raises(ExportError, match="input 0 has 4 samples, which cannot be divided into 3 equal"):
+        export(layer, (torch.ones(4, 3),), lambda m, x: m(x).mean(), micro_batches=3)
+
+
+def test_dropout_draws_other_numbers_for_each_micro_batch():
+    step = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
+    graph = export(step, (torch.ones(4, 3),), lambda m, x: m(x).mean(), micro_batches=2)
+    drawn = [node.name for node in graph.nodes if node.target == "aten.native_dropout.default"]
+    assert drawn == ["native_dropout#0", "native_dropout#1"]  # the key of a random number has the node
+
+
+def test_a_graph_of_repeated_layers_is_a_pipeline_too():
+    model, deck, _ = exported("gpt", **SIZES | {"layers": "4"})
+    deck = replace(deck, layers=8)
+    plan = plan_of(model, deck, graph_of(model, deck), ["stage"])
+    assert plan.axis("stage").blocks == 8
+    parameters = {s.key: plan.stages[s.tensor.name] for s in plan.sources if s.kind == "parameter"}
+    assert all(parameters[f"blocks.{k}.up.weight"] == (k,) for k in range(8))
