@@ -101,12 +101,11 @@ class WorkTimes:
 
 def works_in(calibration: Calibration) -> pd.DataFrame:
     """The measured works: `key`, `dims`, `seconds`, `flops`, `nbytes`."""
-    cases = calibration.cases
-    cases = cases[cases["region"].str.contains("@", regex=False)]
-    parts = cases["region"].str.rpartition("@")
-    dims = [tuple(map(int, text.split("x"))) for text in parts[2]]
+    cases = calibration.cases[calibration.cases["region"].str.contains("@", regex=False)]
+    parts = [region.rpartition("@") for region in cases["region"]]
+    dims = [tuple(map(int, text.split("x"))) for *_, text in parts]
     return cases[["seconds", "flops", "nbytes"]].assign(
-        key=parts[0], dims=pd.Series(dims, cases.index, object)
+        key=[key for key, *_ in parts], dims=pd.Series(dims, cases.index, object)
     )
 
 

@@ -1,0 +1,299 @@
+"""Prices of plans: works, waits and replays by hand, calibrations that lack something, machines of files."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.__main__ import main
+from analysis.errors import Unreachable
+from analysis.predict.costs.machines import machine_of, read_machine
+from analysis.predict.plans.devices import allreduce
+from analysis.predict.plans.kernels import FEWEST, WorkTimes
+from analysis.predict.plans.price import Prices, _partners, kernels_of, prediction_of
+from miniapps.untrusted import Refused
+from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work, read_program, to_json
+from tests.analysis.predict_programs import calibrated
+
+REST = 0, 0, 0, 0
+PRODUCT, ELEMENTS = "kernel mm torch float32 float32 by 3", "kernel add torch float32 float32 by 1"
+
+
+def product_of(n):
+    return Work(PRODUCT, (n, n, n), 2 * n**3, 12 * n * n)
+
+
+def elements(n):
+    return Work(ELEMENTS, (n,), 0, 12 * n)
+
+
+def program(works=(), calls=((),), waits=(), size=1, **more):
+    """A program whose ranks all do the same: `calls` of each segment."""
+    segments = tuple(Segment(tuple(each), REST) for each in calls)
+    one = Ranks(tuple(range(size)), segments, tuple(waits), (10, 20, 30))
+    given = {
+        "title": "a step",
+        "mesh": {"data": size},
+        "guarantee": "none",
+        "threads": 1,
+        "model_flops": 1000,
+    }
+    return Program(**given | {"works": tuple(works), "classes": (one,)} | more)
+
+
+def measured(works, rest=((1, 1, 1, 1, 1e-6),), **more):
+    """A calibration that measured the works {work: seconds}, and steps with counts and seconds between calls."""
+    rows = [
+        {"region": str(work.key) + "@" + "x".join(map(str, work.dims)), "seconds": seconds, "flops": work.flops,
+         "nbytes": float(work.nbytes), "spread": 0.0}
+        for work, seconds in works.items()
+    ]  # fmt: skip
+    rows += [
+        {"region": "rest@" + "x".join(str(n + 1) for n in counts), "seconds": s, "flops": 0, "nbytes": 0.0,
+         "spread": 0.0}
+        for *counts, s in rest
+    ]  # fmt: skip
+    known = calibrated()
+    cases = [known.cases.assign(nbytes=0.0), pd.DataFrame(rows)]
+    return replace(known, cases=pd.concat(cases, ignore_index=True), **more)
+
+
+@pytest.fixture
+def known():
+    """Times of eight products, which follow fixed + operations / rate, and of two sums."""
+    times = {product_of(n): 1e-6 + 2 * n**3 / 50e9 for n in (8, 16, 24, 32, 48, 64, 96, 128)}
+    return measured(times | {elements(1000): 2e-6, elements(4000): 5e-6})
+
+
+def test_a_measured_size_has_its_time_and_another_one_that_of_the_model(known):
+    seconds, marks = WorkTimes(known).seconds([product_of(32), product_of(40), product_of(500)])
+    assert seconds[0] == 1e-6 + 2 * 32**3 / 50e9
+    assert seconds[1] == pytest.approx(1e-6 + 2 * 40**3 / 50e9, rel=0.02)
+    assert marks == ["sizes of mm torch float32 float32 by 3"]
+    assert WorkTimes(known).seconds([product_of(40)])[1] == []
+
+
+def test_few_sizes_scale_the_nearest_one_and_are_marked(known):
+    assert FEWEST > 2
+    seconds, marks = WorkTimes(known).seconds([elements(8000)])
+    assert 5e-6 < seconds[0] <= 10e-6
+    assert marks == [f"other sizes than the few (below {FEWEST}) of add torch float32 float32 by 1"]
+
+
+def test_a_kernel_that_was_not_measured_is_named_with_what_to_measure(known):
+    other = Work("kernel conv.output own float32 by 5", (1, 2, 3, 4, 5), 1, 1)
+    with pytest.raises(
+        Unreachable, match=r"no time of conv.output own float32 by 5; calibrate with the plans"
+    ):
+        Prices([known]).of(program([other], [((0, 1),)]))
+    with pytest.raises(Unreachable, match="no calibration has times of kernels as plans call them"):
+        Prices([measured({}, rest=())]).of(program())
+
+
+def test_the_rest_follows_calls_views_copies_and_bytes():
+    rows = [
+        (10, 0, 0, 0, 1e-6),
+        (0, 10, 0, 0, 2e-6),
+        (0, 0, 10, 0, 3e-6),
+        (0, 0, 0, 1000, 1e-6),
+        (5, 5, 5, 0, 3e-6),
+    ]
+    times = WorkTimes(measured({}, rest=rows))
+    assert times.rest(np.array([[20, 0, 0, 0], [0, 0, 1, 500]])) == pytest.approx([2e-6, 0.8e-6], rel=0.01)
+
+
+def test_a_step_takes_its_parts(known):
+    quiet = replace(known, noise=np.zeros((0, 1)), delays=np.zeros(1))
+    found = Prices([quiet]).of(program([product_of(32), elements(1000)], [((0, 3), (1, 2))]), clock="wall")
+    seconds = 3 * (1e-6 + 2 * 32**3 / 50e9) + 2 * 2e-6
+    assert found.compute.tolist() == pytest.approx([seconds])
+    assert np.median(found.samples) == pytest.approx(seconds, rel=0.02)
+    assert found.memory.tolist() == [60]
+    assert [(name, calls) for name, calls, *_ in kernels_of(found)] == [
+        ("mm torch float32 float32 by 3", 3.0), ("add torch float32 float32 by 1", 2.0),
+    ]  # fmt: skip
+
+
+def test_ranks_wait_for_the_slowest_and_messages_cost(known):
+    quiet = replace(known, noise=np.zeros((0, 2)), delays=np.zeros(1))
+    wait = Wait("sum before x", "reduction", ("data",), "ring", 1000, 8)
+    fast, slow = (
+        Ranks((rank,), (Segment(((0, calls),), REST), Segment((), REST)), (wait,), (0, 0, 0))
+        for rank, calls in ((0, 1), (1, 5))
+    )
+    both = program([elements(1000)], size=2, classes=(fast, slow), mesh={"data": 2})
+    found = Prices([quiet]).of(both, clock="wall")
+    assert (found.communication > 0).all()
+    assert found.waiting.tolist() == pytest.approx([4 * 2e-6, 0.0], abs=1e-9)
+
+
+def test_messages_of_a_pipeline_are_posted_by_one_stage_and_ended_by_the_other(known):
+    quiet = replace(known, noise=np.zeros((0, 2)), delays=np.zeros(1))
+    empty, work = Segment((), REST), Segment(((0, 1),), REST)
+    names = ["message 0 of stages", "message 1 of stages"]
+    sends = tuple(Wait(name, "send", ("stage",), nbytes=8, offsets=((1,),)) for name in names)
+    # The other stage takes them in the other order: no rank waits for itself.
+    receives = tuple(
+        Wait(name, "receive", ("stage",), nbytes=8, offsets=((-1,),)) for name in reversed(names)
+    )
+    first = Ranks((0,), (work, work, empty), sends, (0, 0, 0))
+    second = Ranks((1,), (empty, empty, work), receives, (0, 0, 0))
+    found = Prices([quiet]).of(
+        program([elements(1000)], size=2, classes=(first, second), mesh={"stage": 2}), clock="wall"
+    )
+    assert found.compute.tolist() == pytest.approx([4e-6, 2e-6])
+    assert np.median(found.samples) >= 6e-6
+    assert found.waiting[1] == pytest.approx(4e-6, rel=0.01)
+
+
+def test_ranks_that_wait_in_a_circle_are_refused(known):
+    one, two = (Wait(name, "exchange", ("data",), nbytes=8, offsets=((1,),)) for name in "ab")
+    empty = (Segment((), REST),) * 3
+    classes = Ranks((0,), empty, (one, two), (0, 0, 0)), Ranks((1,), empty, (two, one), (0, 0, 0))
+    with pytest.raises(Unreachable, match="wait for each other in a circle"):
+        Prices([known]).of(program(size=2, classes=classes, mesh={"data": 2}))
+
+
+def test_partners_are_the_ranks_that_differ_along_the_axes():
+    wait = Wait("sum before x", "reduction", ("b",), "ring", 1, 8)
+    cube = program(calls=((), ()), waits=(wait,), size=12, mesh={"a": 2, "b": 3, "c": 2})
+    found = _partners(cube, wait.name)
+    for a, b, c in product(range(2), range(3), range(2)):
+        assert set(found[a * 6 + b * 2 + c]) == {a * 6 + other * 2 + c for other in range(3)}
+    whole = Wait("sum before x", "reduction", ("a", "b", "c"), "ring", 1, 8)
+    assert _partners(program(calls=((), ()), waits=(whole,), size=12, mesh=cube.mesh), whole.name) is None
+    ring = Wait("exchange before x", "exchange", ("b",), nbytes=8, offsets=((0, 1, 0), (0, -1, 0)))
+    found = _partners(program(calls=((), ()), waits=(ring,), size=12, mesh=cube.mesh), ring.name)
+    assert set(found[0]) == {0, 2, 4}
+
+
+DEVICE = {
+    "device": {"product": 1e12, "achieved": 0.5, "memory": 1e9, "capacity": 1e9, "launch": 1e-6, "width": 2},
+    "node": {"devices": 2, "latency": 1e-6, "bandwidth": 1e9},
+    "latency": 1e-5,
+    "bandwidth": 1e8,
+    "sources": {"product": "a data sheet"},
+}
+
+
+def test_a_device_takes_the_longer_of_operations_and_bytes():
+    machine = machine_of(DEVICE, "one")
+    works = [Work("kernel mm", (1,), 10**7, 100), Work("kernel add", (1,), 0, 4 * 10**4)]
+    found = Prices([], machine).of(program(works, [((0, 1), (1, 2))]))
+    assert found.compute.tolist() == pytest.approx([1e-6 + 2e-5 + 2 * (1e-6 + 2e-5)])
+    assert np.ptp(found.samples) == 0
+    assert found.extrapolated == ("all kernels, from a machine file", "all messages, from a machine file")
+
+
+def test_an_all_reduce_over_nodes_has_both_links():
+    machine = machine_of(DEVICE, "one")
+    waits = [Wait("sum before x", "reduction", ("data",), "library", 1000, 4)]
+    found = Prices([], machine).of(program(calls=((), ()), waits=waits, size=4))
+    inside, between = allreduce(machine.device.inside, 2, 2000), allreduce(machine.link, 2, 1000)
+    assert found.communication.tolist() == pytest.approx([inside + between] * 4)
+    assert allreduce(machine.link, 2, 0) == pytest.approx(2e-5)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "message"),
+    [
+        ("device", {"product": -1}, "device.product = -1; give a positive number"),
+        ("device", {"product": None}, r"\[device\] has no product"),
+        ("device", {"achieved": 1.5}, "give a share of at most 1"),
+        ("device", {"speed": 3}, "unknown speed; there are: product"),
+        ("device", {"memory": "fast"}, "device.memory = 'fast'; give a positive number"),
+        ("device", {"memory": float("inf")}, "give a positive number"),
+        ("node", {"devices": 2.5}, "give a whole number"),
+        ("node", None, r"\[node\] is missing"),
+        ("sources", {"product": 3}, "give a text for each number"),
+    ],
+)
+def test_machine_files_with_missing_or_absurd_numbers_are_refused(table, change, message):
+    content = json.loads(json.dumps(DEVICE))
+    if change is None:
+        del content[table]
+    else:
+        content[table] = {k: v for k, v in (content[table] | change).items() if v is not None}
+    with pytest.raises(Refused, match=message):
+        machine_of(content, "one")
+
+
+def test_a_machine_of_devices_needs_links_and_a_file_must_be_toml(tmp_path):
+    with pytest.raises(Refused, match="latency and bandwidth between its nodes"):
+        machine_of(
+            {key: value for key, value in DEVICE.items() if key not in ("latency", "bandwidth")}, "one"
+        )
+    (tmp_path / "x.toml").write_text("product 3")
+    with pytest.raises(Refused, match="write it as TOML"):
+        read_machine(tmp_path / "x.toml")
+
+
+def test_programs_are_read_back_and_damaged_ones_refused(tmp_path):
+    wait = Wait("sum before x", "reduction", ("data",), "ring", 1000, 8)
+    good = program([elements(10)], (((0, 1),), ()), (wait,), size=2)
+    path = tmp_path / "plan.json"
+    path.write_bytes(to_json(good))
+    assert read_program(path) == good
+    document = msgspec.json.decode(to_json(good))
+    one = document["classes"][0]
+    for change, message in [
+        ({"classes": [one | {"ranks": [0]}]}, "do not have each of 2 ranks once"),
+        ({"classes": [one | {"segments": one["segments"][:1]}]}, "1 segments around 1 waits"),
+        ({"classes": [one | {"segments": [{"calls": [[7, 1]], "rest": [0, 0, 0, 0]}, *one["segments"][1:]]}]},
+         "a work that is not listed"),
+        ({"mesh": {"model": 2}}, "an axis that the mesh lacks"),
+        ({"mesh": {"data": 2**40}}, "Expected `int` <="),
+        ({"format": "another"}, "Invalid enum value"),
+    ]:  # fmt: skip
+        path.write_bytes(msgspec.json.encode(document | change))
+        with pytest.raises(Refused, match=message):
+            read_program(path)
+
+
+def test_the_command_prices_compares_and_appends(tmp_path, capsys):
+    machine = tmp_path / "one.toml"
+    machine.write_text(
+        "name = 'one'\nlatency = 1e-5\nbandwidth = 1e8\n"
+        + "\n".join(
+            f"[{table}]\n" + "\n".join(f"{k} = {v!r}" for k, v in DEVICE[table].items())
+            for table in ("device", "node")
+        )
+    )
+    other = tmp_path / "other.toml"
+    other.write_text("name = 'other'\nlatency = 1e-5\nbandwidth = 1e8")
+    files = []
+    for number, calls in enumerate((4, 1)):
+        files.append(tmp_path / f"{number}.json")
+        known = {"app": "mesh", "problem": "p", "method": "m"}
+        files[-1].write_bytes(
+            to_json(program([elements(1000)], [((0, calls),)], title=f"plan {number}", **known))
+        )
+    ledger = tmp_path / "ledger.jsonl"
+    argv = ["price", *map(str, files), "--machine", str(machine), "--ledger", str(ledger), "--json"]
+    assert main(argv) == 0
+    answer = json.loads(capsys.readouterr().out)
+    plans = answer["tables"]["plans"]
+    assert [row["title"] for row in plans] == ["plan 1", "plan 0"]
+    assert [row["told"] for row in plans] == [False, True]
+    assert "fastest of 2 plans: plan 1" in answer["sentences"][0]
+    assert len(ledger.read_text().splitlines()) == 2
+    for wrong, message in [
+        (["price", str(files[0])], "--calibration DIR is missing"),
+        (["price", str(machine), "--machine", str(machine)], "write a plan by fpna partition explain"),
+        (["price", str(tmp_path / "none.json"), "--machine", str(machine)], "No such file"),
+        (
+            ["price", str(files[0]), "--machine", str(machine), "--machine", str(other)],
+            "--machine: give one",
+        ),
+    ]:
+        assert main(wrong) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_plan_of_no_application_is_in_no_ledger(known):
+    with pytest.raises(Unreachable, match="belongs to no run"):
+        prediction_of(Prices([known]).of(program([elements(1000)], [((0, 1),)])))

@@ -1,0 +1,223 @@
+"""Plans as programs to be priced: spaces of plans, rehearsed steps, all meshes of some ranks, the commands."""
+
+import json
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from kernels.guarantees import ChoiceError
+from miniapps.calibrate import APP as CALIBRATE
+from miniapps.errors import UsageError
+from miniapps.mesh import APP as MESH
+from miniapps.partition import models
+from miniapps.partition.commands import main
+from miniapps.partition.cuts.mesh import parse
+from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.pricing.candidates import candidates
+from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
+from miniapps.partition.pricing.keys import counts_of, work_of
+from miniapps.partition.pricing.program import classes_of, program_of
+from miniapps.partition.pricing.rehearse import Rehearsal
+from miniapps.partition.pricing.space import prepared, shares, space_of
+from miniapps.runner.main import main as run_application
+from miniapps.untrusted.program import read_program, to_json
+from tests.miniapps.partition.graphs import exported
+
+MACHINE = """
+latency = 5e-6
+bandwidth = 25e9
+[device]
+product = 1e12
+achieved = 0.8
+memory = 1e11
+capacity = 1e9
+launch = 1e-6
+width = 4
+[node]
+devices = 2
+latency = 1e-6
+bandwidth = 1e10
+"""
+FEW = "layers=1 tokens=8 samples=4 batch=4 width=16 feedforward=32"
+
+
+def drawn(text, count=20):
+    rng = np.random.default_rng(1)
+    space = space_of(text)
+    return [space.draw(rng) for _ in range(count)]
+
+
+def test_draws_fit_their_ranges_and_each_other():
+    found = drawn(
+        "gpt dp|tp width=16..64 layers=1|2 feedforward=4*width data=1..2 model=1|2 guarantee=layout"
+    )
+    assert {one.recipe for one in found} == {"dp", "tp"}
+    for one in found:
+        assert 16 <= one.sizes["width"] <= 64 and one.sizes["width"] % 4 == 0
+        assert one.sizes["feedforward"] == 4 * one.sizes["width"]
+        assert set(one.mesh) == ({"data"} if one.recipe == "dp" else {"model"})
+        assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
+    assert {one.ranks for one in drawn("gpt dp+tp ranks=4")} == {4}
+    assert list(shares(4, 2)) == [(1, 4), (2, 2), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown model of --plan"),
+        ("gpt nope", "unknown recipe of gpt in --plan"),
+        ("gpt depth=3", "unknown size of gpt in --plan"),
+        ("gpt width=9..3", "the first number of a range is its least"),
+        ("gpt width=a", "give a whole number"),
+        ("gpt guarantee=fast", "unknown guarantee in --plan"),
+        ("gpt feedforward=4*depth", "that feedforward in --plan follows"),
+        ("gpt dp width=5", "none of 1000 draws is possible"),
+    ],
+)
+def test_spaces_that_are_none_are_refused(text, message):
+    with pytest.raises((UsageError, ChoiceError), match=message):
+        space_of(text).draw(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"gpt dp+tp {FEW} data=2 model=2", "unet spatial rows=2 columns=2", "moe expert data=4",
+     f"gpt zero {FEW} data=4", "mlp tp model=2", f"gpt pp {FEW} stage=1"],
+)  # fmt: skip
+@pytest.mark.parametrize("level", ["none", "layout"])
+def test_a_rehearsed_step_has_a_time_for_every_call_of_the_dry_one(text, level):
+    (one,) = drawn(f"{text} guarantee={level}", 1)
+    plan, mesh, inputs = prepared(one)
+    rehearsal = Rehearsal(plan, mesh, mesh.size - 1, level, inputs)
+    seconds, rest, share = rehearsal.run()
+    events = dry_run(plan, mesh, mesh.size - 1, level)
+    assert len(seconds) == sum(isinstance(event, KernelCall | Sent) for event in events) > 10
+    assert (seconds > 0).all() and rest > 0 and share > 0
+
+
+def test_calls_of_one_kernel_have_as_many_dims():
+    dims: dict[str, set[int]] = {}
+    for name in models.names():
+        for level in ("none", "layout"):
+            plan, mesh, _ = prepared(drawn(f"{name} guarantee={level}", 1)[0])
+            for event in dry_run(plan, mesh, 0, level):
+                if isinstance(event, KernelCall | Sent):
+                    work = work_of(event)
+                    assert "@" not in work.key and min(work.dims) >= 1
+                    dims.setdefault(work.key, set()).add(len(work.dims))
+    assert len(dims) > 60
+    assert all(len(each) == 1 for each in dims.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "mesh", "size"),
+    [
+        ("gpt", "dp+tp", "data=2,model=2", 4),
+        ("unet", "spatial", "rows=3,columns=2", 6),
+        ("gpt", "dp", "data=3", 3),
+    ],
+)
+def test_a_class_of_ranks_does_the_same(name, recipe, mesh, size):
+    model, deck, graph = exported(name, **({} if name == "unet" else {"layers": "1", "batch": "7"}))
+    carriers = model.RECIPES[recipe]
+    plan, over = plan_of(model, deck, graph, list(carriers)), parse(mesh, carriers, size)
+    classes = classes_of(plan, over)
+    assert sorted(rank for ranks in classes for rank in ranks) == list(range(size))
+
+    def told(rank):
+        events = dry_run(plan, over, rank, "layout")
+        works = [work_of(event) for event in events if isinstance(event, KernelCall | Sent)]
+        return works, counts_of(events)
+
+    for ranks in classes:
+        assert all(told(rank) == told(ranks[0]) for rank in ranks[1:])
+    program = program_of(plan, over, "layout", "a step")
+    assert [list(each.ranks) for each in program.classes] == classes
+    assert all(sum(each.memory) > 0 for each in program.classes)
+
+
+def test_all_meshes_of_some_ranks_and_those_with_too_few_blocks():
+    model = models.model("gpt")
+    found, refused = candidates(model, deck_of(model, {"batch": "4"}), ("dp", "tp", "dp+tp"), 8)
+    assert [str(one) for one in found] == ["dp+tp over data=2,model=4", "dp+tp over data=4,model=2"]
+    assert [name for name, _ in refused] == ["dp over data=8", "tp over model=8"]
+    alone, _ = candidates(model, deck_of(model, {}), ("dp", "dp+tp"), 1)
+    assert [str(one) for one in alone] == ["dp over data=1", "dp+tp over data=1,model=1"]
+
+
+def test_the_commands_save_price_and_search(tmp_path, capsys):
+    machine, saved = tmp_path / "machine.toml", tmp_path / "plan.json"
+    machine.write_text(MACHINE)
+    sizes = ["--size", "layers=1,tokens=8,samples=4,batch=4"]
+    how = ["--machine", str(machine), "--json"]
+    assert main(["explain", "gpt", "--mesh", "data=2", *sizes, "--save", str(saved), *how]) == 0
+    price = json.loads(capsys.readouterr().out)["price"]
+    assert price["tables"]["plans"][0]["ranks"] == read_program(saved).size == 2
+    assert main(["search", "gpt", "--ranks", "4", *sizes, "--recipe", "dp,tp,dp+tp", *how]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["price"]["tables"]["plans"]) == 3
+    assert (
+        main(["search", "gpt", "--ranks", "2", *sizes, "--recipe", "dp,tp", "--machine", str(machine)]) == 0
+    )
+    assert "fastest of 2 plans" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["search", "gpt", "--ranks", "2"], "--calibration DIR is missing"),
+        (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
+        (["search", "gpt", "--ranks", "11", "--machine", "x"], "no recipe of gpt has a mesh of them"),
+        (["search", "gpt", "--ranks", "2", "--recipe", "nope", "--machine", "x"], "unknown recipe"),
+        (["explain", "mlp", "--calibration", "nowhere"], "nowhere"),
+        (["explain", "mlp", "--machine", "nowhere.toml"], "nowhere.toml"),
+        (
+            ["explain", "mlp", "--save", "no/such/directory.json"],
+            "--save no/such/directory.json: No such file",
+        ),
+    ],
+)
+def test_prices_that_cannot_be_are_refused_in_a_sentence(argv, message, capsys):
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+def application(app, out, *argv):
+    given = [*argv, "--out", str(out), "--no-progress", "--log-level", "error"]
+    return run_application(app, given, MPI.COMM_SELF)
+
+
+def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
+    from analysis.__main__ import main as analyse
+
+    plan = "mlp dp features=64 width=16 samples=8 batch=4 classes=10 guarantee=layout"
+    few = ["--budget", "0", "--what", "programs", "--plan", plan, "--programs", "1"]
+    assert application(CALIBRATE, tmp_path / "cal", *few) == 0
+    asked = ["--model", "mlp", "--data", "blobs", "--batch", "8", "--set", "training.micro=2", "--set",
+             "model.hidden=16", "--guarantee", "layout", "--steps", "3", "--evaluate-every", "0"]  # fmt: skip
+    saved, ledger = tmp_path / "plan.json", tmp_path / "ledger.jsonl"
+    assert application(MESH, tmp_path / "saved", *asked, "--save-plan", str(saved)) == 0
+    assert read_program(saved).app == "mesh"
+    priced = ["price", str(saved), "--calibration", str(tmp_path / "cal"), "--ledger", str(ledger)]
+    capsys.readouterr()
+    assert analyse(priced) == 0
+    assert application(MESH, tmp_path / "run", *asked, "--ledger", str(ledger)) == 0
+    capsys.readouterr()
+    assert analyse(["score", str(ledger), str(tmp_path / "run"), "--json"]) == 0
+    (target,) = json.loads(capsys.readouterr().out)["tables"]["targets"]
+    assert target["app"] == "mesh" and target["runs"] == 1
+    other = [word if word != "16" else "32" for word in asked]
+    assert to_json(read_program(saved))
+    wrong = application(MESH, tmp_path / "other", *other, "--save-plan", str(tmp_path / "no" / "plan.json"))
+    assert wrong == 1
+    assert "--save-plan" in capsys.readouterr().err
+
+
+def test_calibrations_of_plans_need_plans(tmp_path, capsys):
+    assert application(CALIBRATE, tmp_path / "a", "--what", "programs") == 2
+    assert "give the plans whose kernels to measure" in capsys.readouterr().err
+    assert application(CALIBRATE, tmp_path / "b", "--plan", "gpt dp width=5") == 2
+    assert "none of 1000 draws is possible" in capsys.readouterr().err
