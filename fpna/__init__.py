@@ -17,6 +17,7 @@
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fsdp_reduce_scatter`  the same for gradients of FSDP2
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
+`manual`     a function in a model of PyTorch that gets its shards, in a step over a mesh of ranks
 `load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`
 `discover`   the order in which a function adds, from its values alone; `expression` writes it down
 `kernels` and `miniapps` hold the rest, and docs/tutorials/own-programs.md explains it. Names are imported when they are
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from kernels.sums.outline import outline as outline
     from kernels.tree import NoOrder as NoOrder
     from kernels.tree import expression as expression
+    from miniapps.partition.manual import manual as manual
     from miniapps.programs.accumulating import Accumulated as Accumulated
     from miniapps.programs.accumulating import accumulate as accumulate
     from miniapps.programs.communicator import Communicator as Communicator
@@ -94,6 +96,7 @@ HOMES = {
     "fsdp_reduce_scatter": "miniapps.programs.fsdp",
     "growth": "analysis.api",
     "load": "analysis.api",
+    "manual": "miniapps.partition.manual",
     "outline": "kernels.sums.outline",
     "record": "miniapps.programs.recording",
     "scaling": "analysis.api",

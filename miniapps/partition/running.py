@@ -20,7 +20,9 @@ from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.graphs.repeat import split
+from miniapps.partition.own.loading import named
 from miniapps.partition.planning.recipes import micro_batches
+from miniapps.partition.rules.manual import MANUAL
 from miniapps.system.world import speaks, world
 from miniapps.untrusted.text import tell
 
@@ -38,6 +40,8 @@ def run(options: argparse.Namespace, prog: str) -> int:
         if comm.rank == 0:
             tell(f"{prog}: {refused}", sys.stderr, keep="\n")
         return 2
+    if comm.rank and any(isinstance(step, Compute) and step.kernel == MANUAL for step in plan.steps):
+        named(options.model)  # its functions, which rank 0 has
     found = executed(comm, plan, mesh, whole, true, options)
     if comm.rank == 0:
         show(options, plan, mesh, found)

@@ -22,6 +22,11 @@ MODULES = {
         "batch",
         ("dp", "dp", "zero"),
     ),
+    "Regional": (
+        ["--loss", "cross_entropy", "--inputs", "float32[6,5,6] int64[6]"],
+        "batch",
+        ("dp", "dp", "dp"),
+    ),
     "Tied": (TOKENS, "batch,stored", ("dp", "zero", "dp")),
 }
 SLOW = ("Memory", "dropping", "Perceptron")

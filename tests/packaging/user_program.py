@@ -1,6 +1,7 @@
 """A program of a user, as a type checker reads it: mypy checks it strictly, and nobody runs it."""
 
-from typing import assert_type
+from collections.abc import Callable
+from typing import Any, assert_type
 
 import numpy as np
 import torch
@@ -57,6 +58,7 @@ frames = [
 ]
 
 with fpna.record("runs/model") as of_model:
+    assert_type(fpna.manual("n. -> n."), Callable[[Callable[..., Any]], Callable[..., Any]])
     watched = fpna.watch(torch.nn.Linear(3, 2), of_model, every=10, modules=["layers.*", "head"])
     assert_type(watched, fpna.Watched)
     watched.close()

@@ -31,6 +31,7 @@ from miniapps.partition.capture.users import line_of, raised_by_user
 from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
 from miniapps.partition.graphs.repeat import repeated, split
 from miniapps.partition.graphs.simplify import simplified
+from miniapps.partition.manual import capturing
 
 PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad")
 LARGEST_CONSTANT = 2**16  # bytes; larger tensors belong into buffers
@@ -127,16 +128,18 @@ def traced(module, inputs: tuple, call: Callable):
 @contextmanager
 def tracing() -> Iterator[None]:
     """A context in which torch logs no error that it also raises, and in which a layer is no single operation of
-    oneDNN, as an LSTM is, which no axis could cut."""
+    oneDNN, as an LSTM is, which no axis could cut. A manual region is one operation."""
     import torch
 
     onednn: Any = torch.backends.mkldnn
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before = logger.disabled, onednn.enabled
     logger.disabled, onednn.enabled = True, False
+    regions = capturing.set(True)
     try:
         yield
     finally:
+        capturing.reset(regions)
         logger.disabled, onednn.enabled = before
 
 

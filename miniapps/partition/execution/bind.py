@@ -28,6 +28,7 @@ from miniapps.partition.execution.bound import (
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Wanted
 from miniapps.partition.graphs.graph import tensors_in
 from miniapps.partition.planning.schedule import steps_of
+from miniapps.partition.rules.manual import MANUAL, read_by
 
 POOLED = "partition.pool_max_gradient"
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
@@ -71,7 +72,8 @@ def merged_values(plan: Plan, apart: frozenset[str] = frozenset()) -> frozenset[
         if isinstance(step, Compute):
             for name in step.results:
                 value = plan.values[name]
-                if not value.partial or value.combine != "sum" or name in apart:
+                # One call of a manual region may make partial results of several axes, in parts.
+                if not value.partial or value.combine != "sum" or name in apart or step.kernel == MANUAL:
                     continue
                 moved = (
                     reader.kernel == "view"
@@ -191,6 +193,8 @@ class Binder:
         halos."""
         values, place = self.plan.values, self.place
         over = step.over if self.by_block else ()
+        if self.by_block and step.kernel == MANUAL:
+            over = tuple(axis.name for axis in self.plan.axes if axis.name in self.axes(step, operands))
         if not step.windows and not present:
             return operands, ()
         if not over and not step.windows:
@@ -198,7 +202,9 @@ class Binder:
             shape = place.shape(values[step.results[0]].cut)
             n, m = len(operands), len(step.results)
             padding = self.padding(step, [values[name].cut for name in operands], step.over)
-            call = Called((None,) * n, (None,) * n, ((None, None),) * m, shape, sides, padding)
+            call = Called(
+                (None,) * n, (None,) * n, ((None, None),) * m, shape, sides, padding, self.where(step, {})
+            )
             return operands, (call,)
         if self.by_block and over and all(name in self.merged for name in operands):
             return operands, self.moves(step, operands)
@@ -286,7 +292,18 @@ class Binder:
             if (before := sides_of(conv, step)) is not None:
                 sides = tuple(lows.get(d + 2, side) for d, side in enumerate(before))
             padding = self.padding(step, cuts, [axis for axis in step.over if axis not in runs])
-            yield Called(parts, partials, tuple(into), shape, sides, padding)
+            yield Called(parts, partials, tuple(into), shape, sides, padding, self.where(step, chosen))
+
+    def where(self, step: Compute, chosen: Mapping[str, Run]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The places along each letter of a manual region in the `chosen` blocks; nothing for other operations."""
+        if step.kernel != MANUAL:
+            return ()
+        found: dict[str, tuple[int, ...]] = {}
+        for letters, name in zip(read_by(step.target, step.args), tensors_in(step.args), strict=True):
+            for letter, dim in zip(letters, self.plan.values[name].cut, strict=True):
+                if letter != "." and letter not in found:
+                    found[letter] = tuple(self.place.places(dim, chosen).tolist())
+        return tuple(found.items())
 
     def padding(self, step: Compute, cuts, axes: Iterable[str]) -> tuple[tuple[Part, ...], ...]:
         """The parts of each operand to fill before a call that adds over whole `axes`; nothing without padding."""

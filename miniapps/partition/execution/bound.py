@@ -25,7 +25,7 @@ class Moved:
 class Called:
     """One call of an operation. `parts`: of each operand (None: whole); `partials`: which partial of each operand;
     `into`: (partial, part) of each result; `shape`: of the first result of this call; `sides`: places before the first
-    window (see `Operation`)."""
+    window (see `Operation`); `where`: the places along each letter of a manual region."""
 
     parts: tuple[Part | None, ...]
     partials: tuple[int | None, ...]
@@ -33,6 +33,7 @@ class Called:
     shape: tuple[int, ...]
     sides: tuple[int, ...] = ()
     padding: tuple[tuple[Part, ...], ...] = ()
+    where: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,8 @@ class Writer:
         if call.sides:
             args += [repr(call.sides), repr(tuple(call.shape[2:]))]
         args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
+        if call.where:
+            function = partial(function, where=call.where)
         if self.timed is not None:
             function = self.timed(f"node.{step.node}", COMPUTE, function, 0)
         text = f"{self.constant(function, 'f')}({', '.join(args)})"

@@ -26,8 +26,11 @@ from torch.nn.functional import pad
 from kernels.contract import native
 from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import ChoiceError, meets
+from miniapps.partition import manual
 from miniapps.partition.execution.fixed import fixed
 from miniapps.partition.execution.parts import PARTS
+from miniapps.partition.rules.manual import MANUAL
+from miniapps.partition.rules.manual import NAMES as NAMES_OF_REGIONS
 
 aten = torch.ops.aten
 VECTOR = 64  # elements, a multiple of every vector length
@@ -96,6 +99,10 @@ class Kernels:
         name = target.split(".")[1]
         if target.startswith("conv."):
             return self.convolution(name)
+        if kernel == MANUAL:
+            if self.anywhere:
+                raise ChoiceError(f"manual region: torch may compute {target} otherwise on another processor")
+            return manual.backward if name == NAMES_OF_REGIONS[1] else manual.forward
         if not self.layout:
             return named(target)
         if kernel == "matmul":

@@ -187,22 +187,27 @@ class Place:
             self._indices[key] = known
         return known
 
+    def places(self, dim: Dim, chosen: Mapping[str, Run]) -> np.ndarray:
+        """The global places of a dim in the `chosen` own blocks, ascending; -1 for padding."""
+        found = np.zeros(1, np.int64)
+        for size, axis in dim:
+            if axis is None:
+                mine = np.arange(size)
+            else:
+                starts = self.axes[axis].at(size)
+                first, last = chosen.get(axis, (0, len(self.own[axis])))
+                own = [np.arange(starts[b], starts[b + 1]) for b in self.own[axis][first:last]]
+                more = 0 if axis in chosen else self.held(size, axis) - sum(map(len, own))
+                mine = np.concatenate([*own, np.full(more, -1)]).astype(np.int64)
+            found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
+        return found
+
     def _found(self, wanted: Dim | Halo, n: int) -> np.ndarray:
         if isinstance(wanted, Halo):
             places = [np.arange(low, high) for low, high in self.groups(wanted)]
             found = np.concatenate(places) if places else np.empty(0, np.int64)
             return found % n if wanted.window.wrap else np.where((found >= 0) & (found < n), found, -1)
-        found = np.zeros(1, np.int64)
-        for size, axis in wanted:
-            if axis is None:
-                mine = np.arange(size)
-            else:
-                starts = self.axes[axis].at(size)
-                own = [np.arange(starts[b], starts[b + 1]) for b in self.own[axis]]
-                more = self.held(size, axis) - sum(map(len, own))
-                mine = np.concatenate([*own, np.full(more, -1)]).astype(np.int64)
-            found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
-        return found
+        return self.places(wanted, {})
 
     def rows(self, axes: tuple[str, ...]) -> Rows:
         """The partials of this rank over a product of axes, first axis major."""

@@ -29,6 +29,7 @@ from miniapps.partition.execution.fixed import fixed
 from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.totals import reduction
 from miniapps.partition.pricing.alone import Alone
+from miniapps.partition.rules.manual import MANUAL
 
 META = "meta"
 OWN = ("_scaled_dot_product", "prod", "logsumexp")  # besides products, sums and convolutions
@@ -345,6 +346,8 @@ class Recorded(Kernels):
         real = super().function(target, kernel, kwargs)
         if kernel == "create":
             return real
+        if kernel == MANUAL:  # the user's function, on tensors without numbers
+            return Kernel(self.recorder, target, False, real)
         result = _convolution(target) if target.startswith("conv.") else named(target)
         return Kernel(self.recorder, target, self.is_own(target, kernel, kwargs), result)
 

@@ -10,10 +10,20 @@ from collections.abc import Callable, Sequence
 
 from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.graphs.simplify import operation
-from miniapps.partition.rules import contraction, lookup, parts, pointwise, random, reduction, shape, window
+from miniapps.partition.rules import (
+    contraction,
+    lookup,
+    manual,
+    parts,
+    pointwise,
+    random,
+    reduction,
+    shape,
+    window,
+)
 from miniapps.partition.rules.factors import Rule, all_whole
 
-FAMILIES = (pointwise, shape, contraction, reduction, window, lookup, random, parts)
+FAMILIES = (pointwise, shape, contraction, reduction, window, lookup, random, parts, manual)
 RULES: dict[str, Callable[[Node, Sequence[Tensor]], Rule]] = {
     name: function for family in FAMILIES for name, function in family.RULES.items()
 }

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fpna import manual
+
 
 class Residual(nn.Module):
     """Two convolutions and a way past them."""
@@ -212,3 +214,33 @@ def needy_inputs(n):
 def wrong_inputs():
     """No tensors."""
     return {"x": 1}
+
+
+# ---- a manual region
+
+
+@manual("n.., .. -> n..")
+def placed(where, x, weight):
+    """A layer, and the number of the sample."""
+    return torch.tanh(x @ weight) + torch.from_numpy(where["n"]).to(x)[:, None, None]
+
+
+@manual("nh, h. -> n., nh")
+def halves(where, x, weight):
+    """A product, which is a sum over h, and the places along it."""
+    return x @ weight, x * torch.from_numpy(where["h"]).to(x)
+
+
+class Regional(nn.Module):
+    """Two manual regions between layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 4)
+        self.w = nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
+        self.v = nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
+
+    def forward(self, x):
+        h = placed(self.a(x), self.w).mean(1)
+        one, two = halves(h, self.v)
+        return self.b(one + two)
