@@ -15,4 +15,8 @@ def run(ctx) -> Outcome:
     Raises RunError if a gradient is not finite."""
     if ctx.config.mesh.save_plan:
         return saved(ctx)
-    return run_course(MeshTrainer(ctx), HOLDING, Course)
+    trainer = MeshTrainer(ctx)
+    outcome = run_course(trainer, HOLDING, Course)
+    if trainer.pipeline is not None and (few := trainer.pipeline.few()):
+        outcome.sentences.append(few)
+    return outcome

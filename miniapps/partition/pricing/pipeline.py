@@ -30,6 +30,15 @@ class Pipeline:
     schedule: str
     bubble: float
 
+    def few(self) -> str:
+        """The sentence about too few micro-batches for so many ranks; "" if there are enough."""
+        if self.ranks <= self.micro_batches:
+            return ""
+        return (
+            "There are more ranks along the stages than micro-batches, so some always wait; choose at least "
+            f"{self.ranks} micro-batches."
+        )
+
 
 def bubble(
     forward: Sequence[float],

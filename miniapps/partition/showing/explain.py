@@ -13,7 +13,7 @@ from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_res
 from miniapps.partition.graphs.flops import node_flops
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.graphs.simplify import operation
-from miniapps.partition.pricing.pipeline import pipeline_of
+from miniapps.partition.pricing.pipeline import Pipeline, pipeline_of
 from miniapps.partition.showing.traffic import Counter
 
 UNREACHED = "no axis reaches it"
@@ -176,12 +176,7 @@ def bubble_lines(of: Mapping[str, Any]) -> list[str]:
         f"{counted(of['micro_batches'], 'micro-batch')}, schedule {of['schedule']}.",
         f"The ranks wait {100 * of['bubble']:.1f} % of the time for other stages, if all products have one rate.",
     ]
-    if of["ranks"] > of["micro_batches"]:
-        lines.append(
-            f"There are more ranks along the stages than micro-batches, so some always wait; choose at least "
-            f"{of['ranks']} micro-batches."
-        )
-    return lines
+    return [*lines, few] if (few := Pipeline(**of).few()) else lines
 
 
 def counted(number: int, noun: str) -> str:
