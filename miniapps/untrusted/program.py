@@ -1,7 +1,7 @@
 """The step of a plan as data: what each rank of a mesh computes and sends, without running it (JSON).
 
 `python -m miniapps.partition explain --save FILE` writes it, and `python -m analysis predict --plan FILE` prices it.
-Ranks that do the same form a class, whose work is told once.
+Ranks that do the same form a class, whose work is written once.
 """
 
 from __future__ import annotations

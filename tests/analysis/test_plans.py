@@ -14,7 +14,7 @@ from analysis.errors import Unreachable
 from analysis.predict.costs.machines import machine_of, read_machine
 from analysis.predict.plans.devices import allreduce
 from analysis.predict.plans.kernels import FEWEST, WorkTimes
-from analysis.predict.plans.price import Prices, _partners, kernels_of, prediction_of
+from analysis.predict.plans.price import Prices, kernels_of, partners_in, prediction_of
 from miniapps.untrusted import Refused
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work, read_program, to_json
 from tests.analysis.predict_programs import calibrated
@@ -161,13 +161,13 @@ def test_ranks_that_wait_in_a_circle_are_refused(known):
 def test_partners_are_the_ranks_that_differ_along_the_axes():
     wait = Wait("sum before x", "reduction", ("b",), "ring", 1, 8)
     cube = program(calls=((), ()), waits=(wait,), size=12, mesh={"a": 2, "b": 3, "c": 2})
-    found = _partners(cube, wait.name)
+    found = partners_in(cube, wait.name)
     for a, b, c in product(range(2), range(3), range(2)):
         assert set(found[a * 6 + b * 2 + c]) == {a * 6 + other * 2 + c for other in range(3)}
     whole = Wait("sum before x", "reduction", ("a", "b", "c"), "ring", 1, 8)
-    assert _partners(program(calls=((), ()), waits=(whole,), size=12, mesh=cube.mesh), whole.name) is None
+    assert partners_in(program(calls=((), ()), waits=(whole,), size=12, mesh=cube.mesh), whole.name) is None
     ring = Wait("exchange before x", "exchange", ("b",), nbytes=8, offsets=((0, 1, 0), (0, -1, 0)))
-    found = _partners(program(calls=((), ()), waits=(ring,), size=12, mesh=cube.mesh), ring.name)
+    found = partners_in(program(calls=((), ()), waits=(ring,), size=12, mesh=cube.mesh), ring.name)
     assert set(found[0]) == {0, 2, 4}
 
 

@@ -93,7 +93,7 @@ class Prices:
         ends = _ending(program, order)
         waits = [
             Wait(
-                name, costs[k], _partners(program, name), np.where(ends[k], 0.0, total[k]),
+                name, costs[k], partners_in(program, name), np.where(ends[k], 0.0, total[k]),
                 np.where(ends[k], total[k], 0.0), NOTHING, NOTHING,
             )
             for name, k in order.items()
@@ -264,7 +264,7 @@ def _near(program: Program, along: Sequence[str], node: int) -> int:
     return int(np.all([place < size for place, size in zip(places, sizes, strict=True)], axis=0).sum())
 
 
-def _partners(program: Program, name: str) -> np.ndarray | None:
+def partners_in(program: Program, name: str) -> np.ndarray | None:
     """(ranks, most) the ranks for which each rank waits in the wait `name`; None: all. A rank that takes no part, or
     does not wait, has itself."""
     sizes = list(program.mesh.values())

@@ -60,7 +60,7 @@ def lines_of(document: dict[str, Any]) -> list[str]:
         "messages",
         "waiting",
         "MB",
-        "told apart",
+        "distinguished",
     )
     rows = [
         (
