@@ -87,9 +87,10 @@ def test_no_schedule_blocks_whatever_the_micro_batches(micro):
     assert len(found("gpt", problem, meshes, timeout=120)) == 1
 
 
-def test_a_tied_parameter_adds_its_uses_in_one_order():
-    """The weights of an embedding are those of the logits, so first and last stage add their gradients."""
-    run = on_ranks(4, [PROGRAM.with_name("tied.py")])
+@pytest.mark.parametrize("network", ["tied", "skipping"])
+def test_layers_may_share_parameters_and_read_values_of_any_layer(network):
+    """So several stages add their gradients of one parameter, and values pass to other stages than the next."""
+    run = on_ranks(4, [PROGRAM.with_name("networks.py"), network])
     assert run.returncode == 0, run.stdout + run.stderr
     lines = [line.split() for line in run.stdout.splitlines()]
     assert len(lines) == 6 and len({digest for _, digest, _ in lines}) == 1

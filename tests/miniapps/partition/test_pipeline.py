@@ -1,5 +1,6 @@
 """Pipelines without MPI: stages of operations, orders of tasks, bubbles, memory."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -246,3 +247,17 @@ def test_a_graph_of_repeated_layers_is_a_pipeline_too():
     assert plan.axis("stage").blocks == 8
     parameters = {s.key: plan.stages[s.tensor.name] for s in plan.sources if s.kind == "parameter"}
     assert all(parameters[f"blocks.{k}.up.weight"] == (k,) for k in range(8))
+
+
+def test_explain_draws_and_lists_the_calls_of_a_rank(capsys, tmp_path):
+    picture = tmp_path / "plan.svg"
+    words = ["explain", "mlp", "--recipe", "dp+pp", "--mesh", "data=2,stage=3", "--size", "micro_batches=2"]
+    more = ["--picture", str(picture), "--calls", "5", "--json", "--schedule", "gpipe"]
+    assert main([*words, *more]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "<svg" in picture.read_text()
+    assert found["pipeline"]["schedule"] == "gpipe" and found["pipeline"]["micro_batches"] == 2
+    products = [row["calls"] for row in found["calls"] if row["kernel"] == "aten.mm.default"]
+    assert (
+        sum(products) == 6
+    )  # of the last layer, for two micro-batches: forward, gradients of input and weight

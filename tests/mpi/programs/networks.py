@@ -1,5 +1,8 @@
-"""A network of four layers whose first and last layer share their weights, as a pipeline: a line MESH HASH ERROR for
-each mesh, printed by rank 0, as by `partition.py`."""
+"""A network of four layers that depend on each other in unusual ways, as a pipeline: a line MESH HASH ERROR for each
+mesh, printed by rank 0, as by `partition.py`.
+
+    mpirun -n 4 python networks.py tied|skipping
+"""
 
 import sys
 from pathlib import Path
@@ -44,10 +47,35 @@ class Tied(torch.nn.Module):
         return ((h - y) ** 2).mean()
 
 
-def problem():
+class Skipping(torch.nn.Module):
+    """Four layers that share a norm and a scale, with values that skip layers, and a loss with all weights in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.scale = torch.nn.Parameter(torch.ones(WIDTH))
+        self.norm = torch.nn.LayerNorm(WIDTH)
+
+    def forward(self, x, y):
+        h, kept = x, []
+        for k, layer in enumerate(self.layers):
+            kept.append(h)
+            h = torch.relu(self.norm(layer(h) * self.scale.exp()))
+            if k == 2:
+                h = torch.cat([h[:, :4], kept[0][:, 4:]], 1)
+            elif k == 3:
+                h = h + kept[1] * kept[2]
+        weights = sum(layer.weight.square().sum() for layer in self.layers)
+        return ((h - y) ** 2).mean() + 0.01 * weights + 0.1 * self.scale.sum()
+
+
+NETWORKS = {"tied": Tied, "skipping": Skipping}
+
+
+def problem(name):
     """As `partition.problem`."""
     torch.manual_seed(0)
-    network = Tied()
+    network = NETWORKS[name]()
     inputs = torch.randn(SAMPLES, WIDTH), torch.randn(SAMPLES, WIDTH)
     graph = export(network, inputs, micro_batches=PARTS)
     layers = tuple(f"layers.{k}" for k in range(4))
@@ -63,9 +91,9 @@ def problem():
     )
 
 
-def main():
+def main(name):
     comm = MPI.COMM_WORLD
-    found, whole, true = comm.bcast(problem() if comm.rank == 0 else None)
+    found, whole, true = comm.bcast(problem(name) if comm.rank == 0 else None)
     for text in MESHES:
         mesh = mesh_of(text)
         some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
@@ -79,4 +107,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
