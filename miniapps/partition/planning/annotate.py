@@ -93,11 +93,8 @@ def cut_by(source: Source, dims: Sequence[str | None], axes: Axes) -> Cut:
 
 def by_axis(axis: str, n: int, d: int, where: str, axes: Axes) -> Dim:
     """A dim of n elements cut by an axis: in its major factor if the extent divides n, else by scaled blocks."""
-    extent = axes.by_name[axis].extent
-    if n % extent == 0:
-        return canonical([(extent, axis), (n // extent, None)])
-    if axes.fits(axis, n):
-        return ((n, axis),)
+    if n % axes.by_name[axis].extent == 0 or axes.fits(axis, n):
+        return axes.major(axis, n)
     raise AnnotationError(
         f"{where}: dim {d} has {n} elements, too few for the {axes.by_name[axis].blocks} blocks of axis {axis}; "
         "give it fewer blocks, or leave the dim None"

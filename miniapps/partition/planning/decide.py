@@ -134,10 +134,10 @@ def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
     """The decision that follows from an assignment of axes to labels."""
     rule = node.rule
     if not assignment:
-        cuts = tuple(cut_of(labels, shape, assignment, rule.sizes) for labels, shape in node.shapes())
+        cuts = tuple(cut_of(labels, shape, assignment, rule.sizes, axes) for labels, shape in node.shapes())
         none: tuple[tuple[str, ...], ...] = ((),) * len(node.made)
         return Decision(node, assignment, cuts[: len(node.read)], cuts[len(node.read) :], none, "")
-    cuts = tuple(cut_of(labels, shape, assignment, rule.sizes) for labels, shape in node.shapes())
+    cuts = tuple(cut_of(labels, shape, assignment, rule.sizes, axes) for labels, shape in node.shapes())
     needs, gives = cuts[: len(node.read)], cuts[len(node.read) :]
     summed = {label for labels in rule.operands for dim in labels for label in dim} & assignment.keys()
     fresh = []

@@ -141,7 +141,12 @@ class Finder:
         cuts: dict[str, Cut] = {}
         seen: dict[str, Cut] = {}
         for tensor, labels in zip(product.read, product.rule.operands, strict=True):
-            self.trace(tensor.name, cut_of(labels, tensor.shape, assignment, product.rule.sizes), cuts, seen)
+            self.trace(
+                tensor.name,
+                cut_of(labels, tensor.shape, assignment, product.rule.sizes, self.axes),
+                cuts,
+                seen,
+            )
         for name in seen.keys() & self.maker.keys():
             for reader in self.readers[name]:
                 if reader is not product and not any(tensor.name in seen for tensor in reader.made):
@@ -167,7 +172,7 @@ class Finder:
         shape = next(tensor.shape for tensor in node.made if tensor.name == name)
         assignment: Assignment = {}
         take(node.rule, labels, cut, assignment, self.axes)
-        if cut_of(labels, shape, assignment, node.rule.sizes) != cut:
+        if cut_of(labels, shape, assignment, node.rule.sizes, self.axes) != cut:
             raise Unpaired(f"its input comes through {said(node)}")
         if node.rule.kernel == "lookup" or any(reach.label in assignment for reach in node.rule.reaches):
             raise Unpaired(f"its input comes through {said(node)}")
@@ -177,7 +182,7 @@ class Finder:
         if of_weight and node.rule.kernel != "matmul":
             raise Unpaired(f"its input comes through {said(node)}")
         for tensor, of in zip(node.read, node.rule.operands, strict=True):
-            before = cut_of(of, tensor.shape, assignment, node.rule.sizes)
+            before = cut_of(of, tensor.shape, assignment, node.rule.sizes, self.axes)
             if axes_of(before):
                 self.trace(tensor.name, before, cuts, seen)
 

@@ -291,9 +291,9 @@ class Emitter:
         rule, (source,), (result,) = decision.ruled.rule, decision.ruled.read, decision.ruled.made
         assignment: Assignment = {}
         take(rule, rule.results[0], cut, assignment, self.axes)
-        if cut_of(rule.results[0], result.shape, assignment, rule.sizes) != cut:
+        if cut_of(rule.results[0], result.shape, assignment, rule.sizes, self.axes) != cut:
             return False
-        before = cut_of(rule.operands[0], source.shape, assignment, rule.sizes)
+        before = cut_of(rule.operands[0], source.shape, assignment, rule.sizes, self.axes)
         if source.name in self.partial:
             return False
         if (source.name, before) not in self.recut and not self.moved(source.name, before, node):

@@ -144,7 +144,9 @@ class _Flow:
         for (labels, shape), tensor, old in zip(node.shapes(), node.tensors, cuts, strict=True):
             if tensor.name in self.fixed:
                 continue
-            new = self.extended(self.cuts[tensor.name], cut_of(labels, shape, assignment, rule.sizes))
+            new = self.extended(
+                self.cuts[tensor.name], cut_of(labels, shape, assignment, rule.sizes, self.axes)
+            )
             if new != old:
                 self.cuts[tensor.name] = new
                 changed.append(tensor.name)
@@ -185,5 +187,5 @@ def check_conflicts(nodes: Sequence[Ruled], annotated: Iterable[Annotated], axes
             annotation, cut = found[0]
             take(node.rule, node.rule.operands[0], cut, assignment, axes)
             (result,) = node.made
-            moved = cut_of(node.rule.results[0], result.shape, assignment, node.rule.sizes)
+            moved = cut_of(node.rule.results[0], result.shape, assignment, node.rule.sizes, axes)
             origins[result.name] = annotation, moved

@@ -64,6 +64,11 @@ class Rule:
         object.__setattr__(self, "cuttable", frozenset(self.sizes) - self.whole)
 
     @cached_property
+    def windowed(self) -> frozenset[Label]:
+        """The labels of windows, whose dims have several sizes."""
+        return frozenset(reach.label for reach in self.reaches)
+
+    @cached_property
     def opened(self) -> Rule:
         """The rule of the smaller operations together: parted labels may be cut."""
         return replace(self, whole=self.whole - self.parted, parted=frozenset()) if self.parted else self

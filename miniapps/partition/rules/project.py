@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from miniapps.partition.cuts.axes import Axis, Cut, Dim, is_cut, merge, split
+from miniapps.partition.cuts.axes import Axis, Cut, Dim, canonical, is_cut, merge, split
 from miniapps.partition.rules.factors import Label, Labels, Rule
 
 Assignment = dict[Label, Dim]  # cuts of the labels that are cut
@@ -32,6 +32,11 @@ class Axes:
             self._fits[axis, size] = known
         return known
 
+    def major(self, axis: str, size: int) -> Dim:
+        """A dim cut by an axis: in its major factor if the extent divides the size, else by scaled blocks."""
+        extent = self.by_name[axis].extent
+        return canonical([(extent, axis), (size // extent, None)]) if size % extent == 0 else ((size, axis),)
+
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
         """`names` without repetition, in the order of the problem."""
         return tuple(sorted(set(names), key=self.place.__getitem__))
@@ -40,9 +45,11 @@ class Axes:
 def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, Dim]]:
     """The cuts of the labels of a dim that follow from its cut; empty if labels cannot be cut so."""
     if len(labels) == 1:
-        size = rule.sizes[labels[0]]
-        if len(dim) == 1 and dim[0][0] != size:  # a window: another size on this side
-            dim = ((size, dim[0][1]),)
+        if labels[0] in rule.windowed:  # the blocks of an axis in the major factor, at any size
+            axis = dim[0][1]
+            if axis is None or any(other is not None for _, other in dim[1:]):
+                return []
+            dim = ((rule.sizes[labels[0]], axis),)
         found: list[Dim] | None = [dim]
     else:
         found = split(dim, [rule.sizes[label] for label in labels])
@@ -115,7 +122,11 @@ def fitting(
 
 
 def cut_of(
-    labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]
+    labels: Labels,
+    shape: tuple[int, ...],
+    assignment: Mapping[Label, Dim],
+    sizes: Mapping[Label, int],
+    axes: Axes,
 ) -> Cut:
     """The cut of a tensor that follows from an assignment."""
     cut: list[Dim] = []
@@ -126,8 +137,8 @@ def cut_of(
             dim = assignment.get(of_dim[0])
             if dim is None:
                 cut.append(((n, None),))
-            elif len(dim) == 1 and dim[0][0] != n:
-                cut.append(((n, dim[0][1]),))
+            elif len(dim) == 1 and dim[0][1] is not None:
+                cut.append(axes.major(dim[0][1], n))
             else:
                 cut.append(dim)
         else:

@@ -198,6 +198,19 @@ def test_places_of_pooled_images_are_cut(pool):
     )  # fmt: skip
 
 
+def test_a_dim_in_parts_of_several_elements_is_sliced_and_rolled():
+    """Of 8 rows each block of the axis, whose extent is 4, has two times as many; a view then finds its factor."""
+
+    def step(w, x):
+        y = torch.roll(w * x, 3, 0)[2:6] * torch.flip(x, (0,))[:4]
+        return (torch.cat([y, y]).view(4, 2, 4) * 2).square().sum()
+
+    found = require(
+        Step(step, 8, 4), (normal(8, 4),), evenly("rows", 4, 2), {"w": ("rows", None), 0: ("rows", None)}
+    )
+    assert not [s for s in found.steps if isinstance(s, Reshard)]
+
+
 def test_a_dim_with_fewer_elements_than_blocks_is_whole_and_the_reason_says_so():
     step = Step(lambda w, x: (w * x)[1:3].square().sum(), 8, 4)
     _, found, _ = planned(step, (normal(8, 4),), evenly("rows", 8, 4), {0: ("rows", None)})
