@@ -100,17 +100,17 @@ def run(options: argparse.Namespace) -> Answer:
     anchor, machines = anchor_of(options), read_machines(options.machine)
     if len(machines) > 1:
         raise Usage("--machine: give one; prices of several are several commands")
-    if not options.calibration and not any(machine.device for machine in machines):
-        raise Usage(
-            "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
-            "'MODEL RECIPE SIZE=LOW..HIGH', or describe devices in a file (--machine)"
-        )
     programs = []
     for path in options.plans:
         try:
             programs.append((path, read_program(path)))
         except (Refused, OSError) as error:
             raise Usage(f"{error}; write a plan by fpna partition explain MODEL --save FILE") from None
+    if not options.calibration and not any(machine.device for machine in machines):
+        raise Usage(
+            "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
+            "'MODEL RECIPE SIZE=LOW..HIGH', or describe devices in a file (--machine)"
+        )
     prices = Prices(calibrations_of(options.calibration), machines[0] if machines else None)
     found, unpriced = [], []
     for path, program in programs:
