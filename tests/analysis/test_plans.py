@@ -189,6 +189,12 @@ def test_a_device_takes_the_longer_of_operations_and_bytes():
     assert found.extrapolated == ("all kernels, from a machine file", "all messages, from a machine file")
 
 
+def test_a_plan_that_no_device_can_hold_has_no_price():
+    machine = machine_of(DEVICE | {"device": DEVICE["device"] | {"capacity": 40}}, "one")
+    with pytest.raises(Unreachable, match="rank 0 needs 5e-08 GB, and a device has 4e-08 GB; use more ranks"):
+        Prices([], machine).of(program())
+
+
 def test_an_all_reduce_over_nodes_has_both_links():
     machine = machine_of(DEVICE, "one")
     waits = [Wait("sum before x", "reduction", ("data",), "library", 1000, 4)]

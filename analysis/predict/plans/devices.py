@@ -62,6 +62,13 @@ class DeviceMessages:
         return (inside + between) * (0.5 if wait.scatters else 1.0), 0.0
 
 
+def device_memory(device: Device, weights: float, states: float, step: float) -> float:
+    """Bytes of a rank on a device, of the `memory` of a program: weights in both widths (Micikevicius et al. 2018), the
+    states of the optimiser, and what a step holds in the width of the device."""
+    narrow = device.width / FLOAT
+    return weights * (1.0 + narrow) + states + step * narrow
+
+
 def allreduce(link: Link, size: int, nbytes: float) -> float:
     """Seconds of an all-reduce of `nbytes` among `size` ranks: the faster of a ring and a tree."""
     ring = 2 * (size - 1) * (link.latency + nbytes / size / link.bandwidth)

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
-from analysis.predict.plans.devices import DeviceMessages, DeviceTimes
+from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
 from analysis.predict.plans.kernels import KERNEL, WorkTimes, works_in
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.simulation.model import quantiles_of
@@ -110,7 +110,12 @@ class Prices:
             found = quiet
         memory = np.empty(size)
         for of in program.classes:
-            memory[list(of.ranks)] = sum(of.memory)
+            memory[list(of.ranks)] = sum(of.memory) if device is None else device_memory(device, *of.memory)
+        if device is not None and memory.max() > device.capacity:
+            raise Unreachable(
+                f"rank {int(memory.argmax())} needs {memory.max() / 1e9:.3g} GB, and a device has "
+                f"{device.capacity / 1e9:.3g} GB; use more ranks, or a mesh that cuts more"
+            )
         worked = total.sum(axis=0) + costs.sum(axis=0)
         waited = quiet.wall[0] - worked
         return Priced(
