@@ -32,7 +32,13 @@ def named(text: str) -> Any:
         raise UsageError(f"{text!r}: write {FORM}")
     module = _file(home, text) if home.endswith(".py") else _package(home, text)
     if not hasattr(module, name):
-        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        there = [
+            key
+            for key, value in vars(module).items()
+            if callable(value)
+            and getattr(value, "__module__", "") == module.__name__
+            and not key.startswith("_")
+        ]
         others = f"; it has {', '.join(there[:12])}" if there else ""
         raise UsageError(f"{text}: {home} has no {name!r}{others}")
     return getattr(module, name)
