@@ -107,6 +107,18 @@ def test_a_step_sends_what_explain_counts():
     assert all(int(sent) > 0 for _, _, sent in lines)
 
 
+def test_micro_batches_share_the_memory_of_reductions():
+    """Rank 0 prints the bytes of the buffers of its reductions."""
+    sizes = "layers=2,batch=2,tokens=16,width=32,samples={},micro_batches={}"
+    found = [
+        on_ranks(2, [PROGRAM.with_name("reduction_buffers.py"), f"heads,ff/{sizes.format(4 * parts, parts)}"])
+        for parts in (2, 6)
+    ]
+    assert all(run.returncode == 0 for run in found), found[0].stderr
+    (two,), (six,) = (run.stdout.split() for run in found)
+    assert int(two) == int(six) > 0
+
+
 TRAINING = ["--model", "gpt", "--data", "text", "--axes", "batch,heads,ff,stage", "--batch", "8", "--optimiser", "adam",
             "--set", "training.micro=2", "--set", "model.tokens=16", "--set", "model.hidden=16", "--set",
             "model.layers=3", "--rate", "0.001", "--steps", "3", "--micro-batches", "2"]  # fmt: skip

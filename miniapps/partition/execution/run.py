@@ -83,6 +83,7 @@ class Program:
         self.relay = Relay(self._along_stages())
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
+        self._shared: dict[tuple | None, Total] = {}
         self._reducers = reducers
         writer = Writer(
             self.bound,
@@ -199,6 +200,11 @@ class Program:
         return exchange
 
     def _total(self, step: Added) -> Total:
+        """The total of a reduction; micro-batches share that of one operation, and so its memory."""
+        key = of_all(step)
+        if key in self._shared:
+            self._shared[key].copied = True
+            return self._shared[key]
         comm, group = self._among(step.rows.axes)
         about = step.rows, step.combine, step.dtype, step.shapes, name_of(step)
         if self.wired.issuperset(step.operands):
@@ -207,8 +213,29 @@ class Program:
         else:
             scatter = scattered(self.plan, step, self.place, self._place_of, group)
             total = Total(comm, self.level, *about, self._reducers, scatter)
+            if key is not None:
+                self._shared[key] = total
         self.totals.append(total)
         return total
+
+
+def of_all(step: Added) -> tuple | None:
+    """A key that is equal for reductions of one operation in each micro-batch (`graphs.repeat`); None for others."""
+    node, *operands = (
+        (name.partition("#")[0] if "#" in name else "") for name in (step.node, *step.operands)
+    )
+    if not node or not all(operands):
+        return None
+    return (
+        node,
+        tuple(operands),
+        step.rows.axes,
+        step.combine,
+        step.dtype,
+        step.shapes,
+        step.wanted,
+        step.merged,
+    )
 
 
 def name_of(step: Added) -> str:

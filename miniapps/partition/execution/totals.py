@@ -103,6 +103,7 @@ class Total:
         self.count = count
         neutral = {"sum": 0, "max": -np.inf, "min": np.inf}[combine]
         self.buffer = np.full((count, n), neutral if dtype in FLOATS else 0, dtype)
+        self.copied = False  # whether totals keep their numbers after the next call
         self.nbytes = 0 if comm is None or comm.size == 1 else self.buffer[0:1].nbytes
 
     def packers(self, operand: int) -> list[Callable]:
@@ -128,7 +129,8 @@ class Total:
                 found[begin:end].reshape(shape)
                 for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)
             ]
-        return [torch.from_numpy(part) for part in parts]
+        tensors = [torch.from_numpy(part) for part in parts]
+        return [x.clone() for x in tensors] if self.copied else tensors
 
     def free(self) -> None:
         """Free the reducer if this object planned it. Collective."""
