@@ -11,6 +11,8 @@ from functools import cache
 from math import prod
 from typing import cast
 
+import numpy as np
+
 from kernels.allreduce.schedules.block_tree import roots
 from kernels.guarantees import Level
 from miniapps.partition.cuts.axes import Axis
@@ -72,11 +74,22 @@ def program_of(
 def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
     """The ranks of a mesh by what they do, each class ascending."""
     windows = {w.axis for step in plan.steps if isinstance(step, Compute) for w in step.windows}
+    cut: dict[str, set[int]] = defaultdict(set)  # the sizes of dims that each axis cuts
+    for value in plan.values.values():
+        for n, name in (factor for dim in value.cut for factor in dim):
+            if name is not None:
+                cut[name].add(n)
     kinds: dict[str, list[tuple]] = {name: [()] * size for name, size in mesh.axes}
     for axis in plan.axes:
         carrier = mesh.carrier(axis.name)
         if carrier is not None:
-            own = _kinds(axis, mesh.owners(axis).tolist(), mesh.extent(carrier), axis.name in windows)
+            own = _kinds(
+                axis,
+                sorted(cut[axis.name]),
+                mesh.owners(axis).tolist(),
+                mesh.extent(carrier),
+                axis.name in windows,
+            )
             kinds[carrier] = [(*kind, more) for kind, more in zip(kinds[carrier], own, strict=True)]
     found: dict[tuple, list[int]] = defaultdict(list)
     for rank in range(mesh.size):
@@ -84,20 +97,24 @@ def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
     return list(found.values())
 
 
-def _kinds(axis: Axis, owners: list[int], places: int, windows: bool) -> list[tuple]:
-    """For each of `places` along an axis of the mesh what is equal for ranks that do the same: the sizes of its blocks,
-    the subtrees of the tree over blocks and, with `windows`, whether it has the first or the last block."""
-    starts = axis.at(axis.extent)
-    sizes: list[list[int]] = [[] for _ in range(places)]
+def _kinds(axis: Axis, cut: Sequence[int], owners: list[int], places: int, windows: bool) -> list[tuple]:
+    """For each of `places` along an axis of the mesh what is equal for ranks that do the same: the sizes of its blocks
+    of dims of the sizes `cut`, the subtrees of the tree over blocks and, with `windows`, whether it has the first or
+    the last block."""
+    blocks: list[list[int]] = [[] for _ in range(places)]
     subtrees: list[list[int]] = [[] for _ in range(places)]
     for block, owner in enumerate(owners):
-        sizes[owner].append(starts[block + 1] - starts[block])
+        blocks[owner].append(block)
     for first, stop in roots((0, axis.blocks), owners):
         subtrees[owners[first]].append(stop - first)
+    sizes = [np.diff(axis.at(n)) for n in cut]
     edges: list[tuple] = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
     if axis.name == STAGE:  # every stage has its own work
         edges = [(at,) for at in range(places)]
-    return [(tuple(a), tuple(b), edge) for a, b, edge in zip(sizes, subtrees, edges, strict=True)]
+    return [
+        (tuple(tuple(each[own].tolist()) for each in sizes), tuple(trees), edge)
+        for own, trees, edge in zip(blocks, subtrees, edges, strict=True)
+    ]
 
 
 def parts_of(
