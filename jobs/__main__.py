@@ -15,7 +15,7 @@ from jobs.files import is_folder
 from jobs.job import JobError
 from jobs.launcher import Launcher, LauncherError, here, of_site
 from jobs.plan import Plan, job, plan, report_job
-from jobs.predicted import predictions
+from jobs.predicted import predictions, prices
 from jobs.runner import Ended, name_allocation, run
 from jobs.script import DESCRIPTION as DESCRIBED
 from jobs.script import render_arguments, render_command, warn, warn_of_site
@@ -78,9 +78,15 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     subparser.add_argument(
         "--tasks", action="store_true", help="also every task, in the order in which they run"
     )
-    subparser.add_argument(
+    known = subparser.add_mutually_exclusive_group()
+    known.add_argument(
         "--predictions", type=Path, metavar="FILE",
         help="also the predicted times per step: from a ledger, or from one prediction (.json)",
+    )  # fmt: skip
+    known.add_argument(
+        "--calibration", action="append", default=[], metavar="DIR",
+        help="also the predicted times of applications with plans (mesh), before any run of them: a run of "
+        "miniapps.calibrate with --plan; may be repeated",
     )  # fmt: skip
     add_json(subparser)
     subparser = command("local", "run the campaign on this machine")
@@ -174,7 +180,11 @@ def show_plan(options: argparse.Namespace) -> int:
     """The command `plan`: shows the tasks and their most cost."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
-    predicted = None if options.predictions is None else predictions(planned, options.predictions)
+    predicted = None
+    if options.predictions is not None:
+        predicted = predictions(planned, options.predictions)
+    elif options.calibration:
+        predicted = prices(planned, options.calibration)
     if options.json:
         say(json_text(as_json.plan_document(planned, standings, predicted)))
     else:

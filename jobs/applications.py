@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from miniapps.applications import app
 from miniapps.applications import names as names
 from miniapps.runner import commandline, launch
 from miniapps.runner.config import Option, effective, of_role, stated
 from miniapps.runner.failure import USAGE
-from miniapps.runner.options import Common
+from miniapps.runner.options import Common, RunOptions
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
 from miniapps.untrusted.prediction import method_hash
+from miniapps.untrusted.program import Program
+
+if TYPE_CHECKING:
+    from miniapps.runner.main import App
 
 PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 
@@ -49,14 +56,40 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
 
 def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, str, int]:
     """(app, problem, method, ranks), by which predictions name a run; `check` must accept its command line."""
-    own = app(name)
-    chosen, config, _ = commandline.parse(own, list(arguments), {})
-    own.fill_in(config, chosen, ranks)
+    own, chosen, config = _completed(name, arguments, ranks)
+    return own.name, *_hashes(own, chosen, config), ranks
+
+
+def _hashes(own: App, chosen: RunOptions, config: Any) -> tuple[str, str]:
+    """The hashes of the problem and the method of complete options."""
     known = commandline.known_options(own)
     values = effective(known, Common(chosen), config)
     problem = problem_hash(own.name, of_role(known, values, "problem"))
     attributes = {"method": of_role(known, values, "method"), "options": stated(known), "config": values}
-    return own.name, problem, method_hash(attributes), ranks
+    return problem, method_hash(attributes)
+
+
+def step_of(name: str, arguments: Sequence[str], ranks: int) -> tuple[Program, int] | None:
+    """(what each of `ranks` ranks does in a step, as `python -m analysis price` reads it; the number of steps), without
+    MPI and without a run; None if the application has no plan of its steps. `check` must accept its command line. It
+    may take seconds. Raises Refusal if these options have no plan."""
+    own, chosen, config = _completed(name, arguments, ranks)
+    if (priceable := own.part("priceable")) is None:
+        return None
+    try:
+        program, steps = priceable(config, chosen, ranks)
+    except (*USAGE, ImportError) as error:
+        raise Refusal(str(error)) from None
+    problem, method = _hashes(own, chosen, config)
+    return msgspec.structs.replace(program, app=own.name, problem=problem, method=method), steps
+
+
+def _completed(name: str, arguments: Sequence[str], ranks: int) -> tuple[App, RunOptions, Any]:
+    """(the application, the common options, its own options), as a run on `ranks` ranks completes them."""
+    own = app(name)
+    chosen, config, _ = commandline.parse(own, list(arguments), {})
+    own.fill_in(config, chosen, ranks)
+    return own, chosen, config
 
 
 @cache

@@ -71,8 +71,9 @@ DOCUMENTS = {
             ranks seed allocation threads nodes repeats retries | integer
             limit_s | integer, s
             took_s | number, s | the longest measured
-            predicted | object? | with `--predictions`: `median_s`, `low_s`, `high_s` per step, `clock`, `model`,
-              `source`
+            predicted | object? | with `--predictions` or `--calibration`: `median_s`, `low_s`, `high_s` per step,
+              `clock`, `model`, `source`; with `--calibration` also `total_s` of the steps of all repeats, or
+              `unpriced` alone, why the plan has no price
             options | object | `"section.name": value`
             line | integer | of its `[[runs]]`
             """,

@@ -47,6 +47,7 @@ def plan_text(
                 "repeats",
                 "limit",
                 *(["predicted per step"] if predicted else []),
+                *(["predicted in all"] if predicted and predicted.steps else []),
                 "took",
                 "done",
             ),
@@ -62,6 +63,7 @@ def plan_text(
                     first.repeats,
                     clock(first.seconds),
                     *([predicted.of(tasks)] if predicted else []),
+                    *([predicted.whole(tasks)] if predicted and predicted.steps else []),
                     f"{known[configuration]:.1f} s" if configuration in known else "-",
                     f"{sum(task.id in done for task in tasks)}/{len(tasks)}",
                 )
@@ -71,7 +73,7 @@ def plan_text(
         )
     )
     if predicted:
-        parts.append(printable(predicted.words))
+        parts.append("\n".join(printable(line) for line in predicted.words.splitlines()))
     apps = {task.line: task.app for task in plan.tasks}
     shared = [
         printable(f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}")

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from miniapps.errors import RunError
 from miniapps.mesh.problem import mesh_of, planned
 from miniapps.partition.pricing.program import program_of
+from miniapps.runner.options import RunOptions
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.untrusted.prediction import method_hash
-from miniapps.untrusted.program import to_json
+from miniapps.untrusted.program import Program, to_json
+
+
+def program(config: Any, options: RunOptions, size: int) -> Program:
+    """The program of a step on `size` ranks, without its app, problem and method. It needs an export by torch, which
+    takes seconds. Raises UsageError or ChoiceError for a mesh that does not fit."""
+    plan, flops = planned(config)
+    return program_of(
+        plan,
+        mesh_of(config, options, size),
+        options.policy.level,
+        f"{config.model.name}, {config.mesh.recipe} over {config.mesh.mesh}",
+        flops,
+        options.threads,
+        options.processor == "any",
+        recorded=True,
+    )
 
 
 def saved(ctx) -> Outcome:
@@ -19,23 +37,11 @@ def saved(ctx) -> Outcome:
     config, options = ctx.config, ctx.options
     trouble = None
     if ctx.rank == 0:
-        plan, flops = planned(config)
-        mesh = mesh_of(config, options, ctx.size)
-        title = f"{config.model.name}, {config.mesh.recipe} over {config.mesh.mesh}"
-        program = program_of(
-            plan,
-            mesh,
-            options.policy.level,
-            title,
-            flops,
-            options.threads,
-            options.processor == "any",
-            recorded=True,
-        )
+        of_step = program(config, options, ctx.size)
         told = ctx.attributes
         known = {"app": told["app"], "problem": told["problem"], "method": method_hash(told)}
         try:
-            Path(config.mesh.save_plan).write_bytes(to_json(msgspec.structs.replace(program, **known)))
+            Path(config.mesh.save_plan).write_bytes(to_json(msgspec.structs.replace(of_step, **known)))
         except OSError as error:
             trouble = f"--save-plan {config.mesh.save_plan}: {error.strerror}; choose another file"
     if trouble := ctx.comm.bcast(trouble):

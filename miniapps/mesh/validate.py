@@ -22,6 +22,7 @@ from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
+from miniapps.untrusted.program import Program
 
 TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value during a step
 
@@ -89,10 +90,8 @@ def validate(config: Any, options: Any, size: int) -> None:
             "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
         )
     require_wire(config.training.wire, options.policy.level)
-    if config.mesh.save_plan and config.training.wire != PLAIN:
-        raise UsageError(
-            "--save-plan: the plan of a step is priced with gradients as they are; leave --wire out"
-        )
+    if config.mesh.save_plan:
+        require_plain(config)
     checks.require_samples(config, counts(config)[0])
     if STAGE in names(config) and (
         inside := [spec for spec in options.fault if spec.startswith("kernel-bit")]
@@ -110,6 +109,14 @@ def validate(config: Any, options: Any, size: int) -> None:
         raise ChoiceError(f"--blocks: {error}") from error
     load(config)
     HOLDING.check(config, options, size)
+
+
+def require_plain(config: Any) -> None:
+    """Raise UsageError if messages encode gradients, since their prices are not known."""
+    if config.training.wire != PLAIN:
+        raise UsageError(
+            f"--wire {config.training.wire}: a plan is priced with gradients as they are; leave --wire out"
+        )
 
 
 def follows(config: Any, options: Any) -> str | None:
@@ -158,3 +165,13 @@ def targets(config: Any, options: Any, size: int) -> Targets:
         return None if fault.kind == "kernel-bit" else checks.tensors_struck(fault, sizes)
 
     return Targets(config.training.last, blocks=blocks)
+
+
+def priceable(config: Any, options: Any, size: int) -> tuple[Program, int]:
+    """(the program of a step, the number of steps until the run stops). Raises like `require_plain` and
+    `miniapps.mesh.saved.program`."""
+    from miniapps.mesh.saved import program
+
+    require_plain(config)
+
+    return program(config, options, size), config.training.last

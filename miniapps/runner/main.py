@@ -34,6 +34,7 @@ from miniapps.trace.chain import VERSION, problem_of
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
+from miniapps.untrusted.program import Program
 from miniapps.untrusted.text import tell
 
 __all__ = ["App", "Check", "Context", "Outcome", "RunError", "main"]
@@ -49,8 +50,10 @@ class App:
     for a configuration that cannot run. `targets(config, options, size)` returns the targets of injected faults;
     without it a fault is checked only when it strikes. `memory(config, options, size)` returns the memory that a rank
     needs. A fifth belongs to applications that serve the option `processor`: `follows(config, options)` returns what of
-    a valid configuration follows the processor, with the remedy, or None; it is asked only under --processor any. The
-    package's module `run` provides `run`, and its module `validate` the others, unless they are given here.
+    a valid configuration follows the processor, with the remedy, or None; it is asked only under --processor any. A
+    sixth, `priceable(config, options, size)`, returns what each rank does in a step, which `python -m analysis price`
+    prices without a run, and the number of steps; it raises UsageError if there is no such plan. The package's module
+    `run` provides `run`, and its module `validate` the others, unless they are given here.
 
     `package` holds the folder `decks`; `command` starts the application, by default `python -m PACKAGE`. `serves`: the
     options of `miniapps.runner.options.SERVED` that it supports. `first`: the option whose value is a first argument
@@ -66,6 +69,7 @@ class App:
     memory: Callable[[Any, RunOptions, int], Need] | None = None
     targets: Callable[[Any, RunOptions, int], Targets] | None = None
     follows: Callable[[Any, RunOptions], str | None] | None = None
+    priceable: Callable[[Any, RunOptions, int], tuple[Program, int]] | None = None
     package: str = ""
     command: str = ""
     serves: tuple[str, ...] = ()

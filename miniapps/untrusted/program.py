@@ -1,6 +1,6 @@
 """The step of a plan as data: what each rank of a mesh computes and sends, without running it (JSON).
 
-`python -m miniapps.partition explain --save FILE` writes it, and `python -m analysis predict --plan FILE` prices it.
+`python -m miniapps.partition explain --save FILE` writes it, and `python -m analysis price FILE` prices it.
 Ranks that do the same form a class, whose work is written once.
 """
 

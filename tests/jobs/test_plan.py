@@ -4,18 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 
 import jobs
+import miniapps.applications
 from jobs import applications
+from jobs.__main__ import main
 from jobs.as_json import plan_document
 from jobs.campaign import CampaignError, read
 from jobs.plan import START_SECONDS, plan, report_job
 from jobs.plan import job as job_of
-from jobs.predicted import predictions
+from jobs.predicted import NO_PLAN, NO_PRICE, predictions, prices
 from jobs.sites import site
 from jobs.state import survey
 from jobs.tables import plan_text
+from miniapps.runner.main import main as run_application
 from miniapps.untrusted import Refused
+from miniapps.untrusted.program import read_program
 from tests.analysis.predict_runs import predicted, write_ledger
 from tests.jobs.campaigns import SMALL, write
 
@@ -176,6 +181,74 @@ def test_predictions_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "bad.jsonl").write_text("{}\n")
     with pytest.raises(Refused, match="line 1: "):
         predictions(workload, tmp_path / "bad.jsonl")
+
+
+TRAINED = """
+name = "trained"
+out = "runs"
+[defaults]
+time = "00:05:00"
+repeats = 2
+seeds = [1, 2]
+[[runs]]
+app = "mesh"
+ranks = [1, 2]
+guarantee = "layout"
+options = { "model.name" = "mlp", "data.name" = "blobs", "training.batch" = 8, "training.micro" = 2, \
+"model.hidden" = 16, "training.steps" = 7, "evaluation.every" = 0, "training.wire" = ["as is", "bfloat16"] }
+[[runs]]
+app = "reductions"
+ranks = [2]
+options = { "problem.sizes" = 100 }
+"""
+SMALL_PLAN = "mlp dp features=64 width=16 samples=8 batch=4 classes=10 guarantee=layout"
+
+
+def application(app, out, *argv):
+    given = [*argv, "--out", str(out), "--no-progress", "--log-level", "error"]
+    assert run_application(app, given, MPI.COMM_SELF) == 0
+
+
+def test_plans_of_tasks_are_priced_by_a_calibration_without_a_run(tmp_path, capsys):
+    cal = str(tmp_path / "cal")
+    few = ["--budget", "0", "--what", "programs", "--plan", SMALL_PLAN, "--programs", "1"]
+    application(miniapps.applications.app("calibrate"), cal, *few)
+    workload = of(tmp_path, TRAINED.replace("\\\n", ""))
+    known = prices(workload, [cal])
+    assert not workload.campaign.out.exists()
+    by = {}
+    for task in workload.tasks:
+        by.setdefault((task.app, task.ranks, dict(task.options).get("training.wire")), []).append(task)
+    one, two, wire = (by["mesh", 1, "as is"], by["mesh", 2, "as is"], by["mesh", 1, "bfloat16"])
+    assert {task.seed for task in one} == {1, 2} and set(known.by_task) == {task.id for task in one}
+    prediction, _ = known.by_task[one[0].id]
+    assert prediction.target == applications.target("mesh", one[0].arguments, 1)
+    assert prediction.clock == "wall" and set(prediction.regions) == {"kernels", "between", "messages"}
+    assert known.document(one[1])["total_s"] == 7 * 2 * prediction.median
+    assert known.whole(one) == f"{14 * prediction.median:.1f} s"
+    assert [known.of(each) for each in (two, wire, by["reductions", 2, None])] == [NO_PRICE, NO_PLAN, NO_PLAN]
+    standings = survey(workload.campaign.out, workload.tasks)
+    told = {each["id"]: each["predicted"] for each in plan_document(workload, standings, known)["tasks"]}
+    assert "messages between 2 ranks have no price" in told[two[0].id]["unpriced"]
+    assert "--wire bfloat16" in told[wire[0].id]["unpriced"]
+    assert told[one[0].id] == known.document(one[0])
+    text = plan_text(workload, standings, predicted=known)
+    assert f"2 of {len(workload.tasks)} tasks, wall time, from their plans, without a run" in text
+    assert "predicted in all" in text and "reductions has no plan of its steps" in text
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", str(workload.campaign.path), "--calibration", cal, "--predictions", cal])
+    assert "not allowed with" in capsys.readouterr().err
+    with pytest.raises(CampaignError, match=r"--calibration .*nowhere"):
+        prices(workload, [str(tmp_path / "nowhere")])
+
+
+def test_the_plan_of_a_task_is_the_one_that_its_run_saves(tmp_path):
+    (task,) = of(tmp_path, TRAINED.replace("\\\n", "").replace("[1, 2]", "[1]").replace(', "bfloat16"', "")
+                 .partition("[[runs]]\napp = \"reductions")[0]).tasks  # fmt: skip
+    saved = tmp_path / "plan.json"
+    own = miniapps.applications.app("mesh")
+    application(own, tmp_path / "saved", *task.arguments, "--save-plan", str(saved))
+    assert applications.step_of("mesh", task.arguments, 1) == (read_program(saved), 7)
 
 
 def test_a_job_asks_for_the_ranks_that_its_tasks_need(tmp_path):

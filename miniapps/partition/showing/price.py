@@ -18,9 +18,11 @@ from miniapps.untrusted.program import Program, to_json
 
 
 def priced(
-    programs: Sequence[Program], calibrations: Sequence[str], machine: str | None = None, clock: str = "wall"
-) -> dict[str, Any]:
-    """The document of the command, with these values of its options. Raises UsageError with the command's message."""
+    programs: Sequence[Program], calibrations: Sequence[str], machine: str | None = None, clock: str = "wall",
+    ledger: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The document of the command, with these values of its options. Rows of the ledger are in the order of the
+    document's plans. Raises UsageError with the command's message."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for number, program in enumerate(programs):
@@ -28,6 +30,7 @@ def priced(
             paths[-1].write_bytes(to_json(program))
         given = [word for path in calibrations for word in ("--calibration", path)]
         given += ["--machine", machine] if machine else []
+        given += ["--ledger", ledger] if ledger else []
         command = [
             sys.executable,
             "-m",
