@@ -50,7 +50,8 @@ DOCUMENTS = {
                 "kernels",
                 "where the time of the first plan goes: a row per kernel, longest first",
                 """
-            kernel | text
+            kernel | text | its key in calibrations and plans: the operation, whose kernel, dtypes (`'`: strided), and
+              how many dims count
             calls seconds share | number | per step, mean over ranks; `share` of all kernels
             """,
             ),
@@ -92,6 +93,7 @@ def run(options: argparse.Namespace) -> Answer:
 
     from analysis.errors import Unreachable
     from analysis.page.sections import Table
+    from analysis.predict.plans.kernels import readable
     from analysis.predict.plans.price import Prices, kernels_of, prediction_of
     from miniapps.untrusted import Refused
     from miniapps.untrusted.program import read_program
@@ -158,9 +160,14 @@ def run(options: argparse.Namespace) -> Answer:
     }
     columns = ("plan", "guarantee", "ranks", "ms", "80 % of it", "kernels", "between", "messages", "waiting",
                "MB per rank", "told from the first")  # fmt: skip
+    named = (
+        kernels.assign(kernel=kernels["kernel"].map(readable))
+        .groupby("kernel", sort=False, as_index=False)
+        .sum()
+    )
     longest = [
         (name, f"{calls:.4g}", _ms(seconds), f"{share:.0%}")
-        for name, calls, seconds, share in kernels.head(KERNELS).itertuples(index=False)
+        for name, calls, seconds, share in named.nlargest(KERNELS, "seconds").itertuples(index=False)
     ]
     shown: list[Part] = [
         Bold(said(first, rows, options.clock)),

@@ -7,6 +7,7 @@ from tests.analysis.audits_runs import case, refused, statement, write_audit
 from tests.analysis.export_runs import solver_run
 from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
+from tests.analysis.plan_runs import write_plans
 from tests.analysis.predict_runs import write_study
 from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
@@ -80,6 +81,7 @@ def write_all(root):
     write_asked(root / "asked")
     timed(root / "times.json")
     write_study(root / "predicted")
+    write_plans(root / "plans")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
     for ordering, element in (("arrival", 0.0), ("ring", 1.0)):
         write_run(
@@ -114,6 +116,10 @@ def command_lines(root, out):
         "answers": ["answers", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
         "sharding": ["sharding", root / "asked", "--times", root / "times.json"],
+        "price": [
+            *("price", root / "plans/small.json", root / "plans/large.json"),
+            *("--machine", root / "plans/machine.toml"),
+        ],
         "score": ["score", root / "predicted/ledger.jsonl", root / "predicted"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],

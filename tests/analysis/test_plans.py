@@ -13,36 +13,12 @@ from analysis.__main__ import main
 from analysis.errors import Unreachable
 from analysis.predict.costs.machines import machine_of, read_machine
 from analysis.predict.plans.devices import allreduce
-from analysis.predict.plans.kernels import FEWEST, WorkTimes
+from analysis.predict.plans.kernels import FEWEST, KERNEL, WorkTimes, readable
 from analysis.predict.plans.price import Prices, kernels_of, partners_in, prediction_of
 from miniapps.untrusted import Refused
-from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work, read_program, to_json
+from miniapps.untrusted.program import Ranks, Segment, Wait, Work, read_program, to_json
+from tests.analysis.plan_runs import DEVICE, REST, elements, product_of, program, written
 from tests.analysis.predict_programs import calibrated
-
-REST = 0, 0, 0, 0
-PRODUCT, ELEMENTS = "kernel mm torch float32 float32 by 3", "kernel add torch float32 float32 by 1"
-
-
-def product_of(n):
-    return Work(PRODUCT, (n, n, n), 2 * n**3, 12 * n * n)
-
-
-def elements(n):
-    return Work(ELEMENTS, (n,), 0, 12 * n)
-
-
-def program(works=(), calls=((),), waits=(), size=1, **more):
-    """A program whose ranks all do the same: `calls` of each segment."""
-    segments = tuple(Segment(tuple(each), REST) for each in calls)
-    one = Ranks(tuple(range(size)), segments, tuple(waits), (10, 20, 30))
-    given = {
-        "title": "a step",
-        "mesh": {"data": size},
-        "guarantee": "none",
-        "threads": 1,
-        "model_flops": 1000,
-    }
-    return Program(**given | {"works": tuple(works), "classes": (one,)} | more)
 
 
 def measured(works, rest=((1, 1, 1, 1, 1e-6),), **more):
@@ -73,7 +49,7 @@ def test_a_measured_size_has_its_time_and_another_one_that_of_the_model(known):
     seconds, marks = WorkTimes(known).seconds([product_of(32), product_of(40), product_of(500)])
     assert seconds[0] == 1e-6 + 2 * 32**3 / 50e9
     assert seconds[1] == pytest.approx(1e-6 + 2 * 40**3 / 50e9, rel=0.02)
-    assert marks == ["sizes of mm torch float32 float32 by 3"]
+    assert marks == ["sizes of mm, torch, float32"]
     assert WorkTimes(known).seconds([product_of(40)])[1] == []
 
 
@@ -81,17 +57,67 @@ def test_few_sizes_scale_the_nearest_one_and_are_marked(known):
     assert FEWEST > 2
     seconds, marks = WorkTimes(known).seconds([elements(8000)])
     assert 5e-6 < seconds[0] <= 10e-6
-    assert marks == [f"other sizes than the few (below {FEWEST}) of add torch float32 float32 by 1"]
+    assert marks == [f"other sizes than the few (below {FEWEST}) of add, torch, float32"]
 
 
 def test_a_kernel_that_was_not_measured_is_named_with_what_to_measure(known):
     other = Work("kernel conv.output own float32 by 5", (1, 2, 3, 4, 5), 1, 1)
-    with pytest.raises(
-        Unreachable, match=r"no time of conv.output own float32 by 5; calibrate with the plans"
-    ):
+    with pytest.raises(Unreachable, match=r"no time of conv.output, own, float32; calibrate with the plans"):
         Prices([known]).of(program([other], [((0, 1),)]))
     with pytest.raises(Unreachable, match="no calibration has times of kernels as plans call them"):
         Prices([measured({}, rest=())]).of(program())
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (
+            "_scaled_dot_product_flash_attention_for_cpu own float32' float32' float32' causal by 4",
+            "attention, own, float32 strided, causal",
+        ),
+        ("native_layer_norm_backward torch float32 float32 by 2", "layer norm, backward, torch, float32"),
+        ("_log_softmax_backward_data torch float32 float32 by 2", "log softmax, backward, torch, float32"),
+        ("embedding_dense_backward own float32 int64 by 3", "embedding, backward, own, float32, int64"),
+        ("mm torch float32 float32' by 3", "mm, torch, float32, float32 strided"),
+        ("mm torch bfloat16' bfloat16 by 3", "mm, torch, bfloat16 strided, bfloat16"),
+        ("where torch bool float32 float32 by 1", "where, torch, bool, float32"),
+        (
+            "permute torch float32 (0, 2, 1, 3) of 4 dims by 1",
+            "permute, torch, float32, dims 0, 2, 1, 3 of 4",
+        ),
+        ("sum own float32 (0,) True of 2 dims blocks by 3", "sum, own, float32, dims 0 of 2 blocks"),
+        (
+            "conv.output own float32 float32 stride (2, 2) dilation (1, 1) groups 1 direct by 5",
+            "conv.output, own, float32, stride (2, 2)",
+        ),
+        (
+            "conv.weight torch float32 float32 stride (1, 1) dilation (2, 2) groups 4 transposed by 5",
+            "conv.weight, torch, float32, dilation (2, 2) groups 4 transposed",
+        ),
+        ("Adam by 2", "Adam"),
+        ("exchange by 1", "exchange"),
+        ("traced events by 1", "traced events"),
+        ("", KERNEL),
+    ],
+)
+def test_kernels_have_names_that_people_read(key, words):
+    assert readable(KERNEL + key) == words
+
+
+def test_the_table_of_kernels_adds_up_those_of_one_name_and_files_keep_the_keys(tmp_path, capsys):
+    works = [
+        Work(f"{KERNEL}add torch float32 float32 by {n}", dims, 0, 4000)
+        for n, dims in ((1, (1000,)), (2, (1000, 10)))
+    ]
+    plan, machine = tmp_path / "plan.json", tmp_path / "one.toml"
+    plan.write_bytes(to_json(program([*works, product_of(32)], [((0, 3), (1, 2), (2, 1))])))
+    machine.write_text(written(DEVICE))
+    assert main(["price", str(plan), "--machine", str(machine)]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "add, torch, float32" in line]
+    assert row.split("float32")[1].split()[:1] == ["5"]
+    assert main(["price", str(plan), "--machine", str(machine), "--json"]) == 0
+    told = {row["kernel"] for row in json.loads(capsys.readouterr().out)["tables"]["kernels"]}
+    assert told == {work.key.removeprefix(KERNEL) for work in (*works, product_of(32))}
 
 
 def test_the_rest_follows_calls_views_copies_and_bytes():
@@ -169,15 +195,6 @@ def test_partners_are_the_ranks_that_differ_along_the_axes():
     ring = Wait("exchange before x", "exchange", ("b",), nbytes=8, offsets=((0, 1, 0), (0, -1, 0)))
     found = partners_in(program(calls=((), ()), waits=(ring,), size=12, mesh=cube.mesh), ring.name)
     assert set(found[0]) == {0, 2, 4}
-
-
-DEVICE = {
-    "device": {"product": 1e12, "achieved": 0.5, "memory": 1e9, "capacity": 1e9, "launch": 1e-6, "width": 2},
-    "node": {"devices": 2, "latency": 1e-6, "bandwidth": 1e9},
-    "latency": 1e-5,
-    "bandwidth": 1e8,
-    "sources": {"product": "a data sheet"},
-}
 
 
 def test_a_device_takes_the_longer_of_operations_and_bytes():
@@ -262,13 +279,7 @@ def test_programs_are_read_back_and_damaged_ones_refused(tmp_path):
 
 def test_the_command_prices_compares_and_appends(tmp_path, capsys):
     machine = tmp_path / "one.toml"
-    machine.write_text(
-        "name = 'one'\nlatency = 1e-5\nbandwidth = 1e8\n"
-        + "\n".join(
-            f"[{table}]\n" + "\n".join(f"{k} = {v!r}" for k, v in DEVICE[table].items())
-            for table in ("device", "node")
-        )
-    )
+    machine.write_text(written(DEVICE))
     other = tmp_path / "other.toml"
     other.write_text("name = 'other'\nlatency = 1e-5\nbandwidth = 1e8")
     files = []

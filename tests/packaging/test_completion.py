@@ -38,6 +38,9 @@ def test_all_commands_are_offered(tmp_path):
         ("fpna report --", {"--json", "--results", "--reference", "--no-cache"}),
         ("fpna coupled --", {"--guarantee", "--allreduce", "--steps", "--quiet"}),
         ("fpna jobs plan demo.toml --t", {"--tasks"}),
+        ("fpna jobs plan demo.toml --c", {"--calibration"}),
+        ("fpna price plan.json --c", {"--calibration", "--clock", "--csv"}),
+        ("fpna price plan.json --clock ", {"wall", "cpu"}),
         ("fpna kernels allreduce cost --al", {"--alpha"}),
     ],
 )

@@ -6,8 +6,10 @@ fewer measured sizes than it needs, the time scales with the terms of the neares
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,15 @@ from miniapps.untrusted.program import Work
 FEWEST = 6  # sizes for a model of a kernel
 MOST = 64  # sizes that a model is fitted to: its time grows with their cube
 REST, KERNEL = "rest", "kernel "
+_PARTS = re.compile(
+    r"(?P<name>traced events|\S+)(?: (?P<by>own|torch)\b)?(?P<dtypes>(?: (?:bool|[a-z]*(?:int|float|complex)\d+)'?)*)"
+    r"(?P<more>.*?)(?: by \d+)?",
+    re.DOTALL,
+)
+_USUAL = re.compile(
+    r"(stride|dilation) [(\[][1, ]+[)\]]|groups 1\b|\bdirect\b|\b(True|False) (?=.*of \d+ dims)"
+)
+_DIMS = re.compile(r"[(\[]?(-?\d[-\d, ]*?),?[)\]]? of (\d+) dims")
 
 
 @dataclass
@@ -41,7 +52,7 @@ class WorkTimes:
         if lacking:
             others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
             raise Unreachable(
-                f"{self.calibration.path}: has no time of {lacking[0].removeprefix(KERNEL)}{others}; calibrate with "
+                f"{self.calibration.path}: has no time of {readable(lacking[0])}{others}; calibrate with "
                 "the plans to be priced: fpna calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
             )
 
@@ -56,7 +67,7 @@ class WorkTimes:
         for key, places in by.items():
             found[places], mark = self._of(key, [works[k] for k in places])
             if mark:
-                marks.setdefault(mark, []).append(key.removeprefix(KERNEL))
+                marks.setdefault(mark, []).append(readable(key))
         return found, [
             f"{mark} of {names[0] if len(names) == 1 else f'{len(names)} kernels'}"
             for mark, names in marks.items()
@@ -107,6 +118,24 @@ def works_in(calibration: Calibration) -> pd.DataFrame:
     return cases[["seconds", "flops", "nbytes"]].assign(
         key=[key for key, *_ in parts], dims=pd.Series(dims, cases.index, object)
     )
+
+
+def readable(key: str) -> str:
+    """A key of a work in words: the operation, whose kernel it is, the dtypes of its operands, what is unusual. Equal
+    dtypes in sequence stand once; `strided`: the elements of an operand are not in the order of memory. Keys that
+    differ in how many dims count may have the same words."""
+    found = _PARTS.fullmatch(key.removeprefix(KERNEL))
+    if found is None:  # of no such kernel, in a file of somebody else
+        return key
+    name = found["name"].strip("_").replace("_", " ").removeprefix("native ")
+    backward = "backward" in name
+    name = re.sub(" (dense )?backward( data)?", "", name)
+    if name.startswith("scaled dot product"):
+        name = "attention"
+    dtypes = [dtype.replace("'", " strided") for dtype, _ in groupby(found["dtypes"].split())]
+    more = _DIMS.sub(r", dims \1 of \2", _USUAL.sub("", found["more"]))
+    parts = [name, "backward" * backward, found["by"] or "", *dtypes, *re.split(r",(?= dims)", more)]
+    return ", ".join(" ".join(part.split()) for part in parts if part.strip())
 
 
 def _scaled(measured: pd.DataFrame, work: Work) -> float:

@@ -298,7 +298,7 @@ def partners_in(program: Program, name: str) -> np.ndarray | None:
 
 
 def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
-    """(kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
+    """(key of a kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
     program = priced.program
     calls = np.zeros(len(program.works))
     for of in program.classes:
