@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 
@@ -48,6 +49,10 @@ class Node:
 
     def operands(self) -> tuple[str, ...]:
         """The names of the tensors among the arguments, in order; one may occur twice."""
+        return self._operands
+
+    @cached_property
+    def _operands(self) -> tuple[str, ...]:  # planning asks some ten times
         return tuple(tensors_in((self.args, tuple(value for _, value in self.kwargs))))
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from kernels.allreduce.schedules.block_tree import roots
-from kernels.guarantees import Level
+from kernels.guarantees import Level, meets
 from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Compute, Plan
@@ -49,7 +49,7 @@ def program_of(
     def call(work: Named) -> tuple[int, int]:
         return numbers.setdefault(_plain(work), len(numbers)), 1
 
-    for ranks in classes_of(plan, mesh):
+    for ranks in classes_of(plan, mesh, level):
         events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere)
         segments, waits = parts_of(mesh, ranks[0], events, numbers)
         weights = weights_of(plan, mesh, ranks[0])
@@ -71,8 +71,8 @@ def program_of(
     )  # fmt: skip
 
 
-def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
-    """The ranks of a mesh by what they do, each class ascending."""
+def classes_of(plan: Plan, mesh: Mesh, level: str) -> list[list[int]]:
+    """The ranks of a mesh by what they do under a guarantee, each class ascending."""
     windows = {w.axis for step in plan.steps if isinstance(step, Compute) for w in step.windows}
     cut: dict[str, set[int]] = defaultdict(set)  # the sizes of dims that each axis cuts
     for value in plan.values.values():
@@ -89,6 +89,7 @@ def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
                 mesh.owners(axis).tolist(),
                 mesh.extent(carrier),
                 axis.name in windows,
+                meets(level, "layout"),
             )
             kinds[carrier] = [(*kind, more) for kind, more in zip(kinds[carrier], own, strict=True)]
     found: dict[tuple, list[int]] = defaultdict(list)
@@ -97,23 +98,25 @@ def classes_of(plan: Plan, mesh: Mesh) -> list[list[int]]:
     return list(found.values())
 
 
-def _kinds(axis: Axis, cut: Sequence[int], owners: list[int], places: int, windows: bool) -> list[tuple]:
+def _kinds(
+    axis: Axis, cut: Sequence[int], owners: list[int], places: int, windows: bool, trees: bool
+) -> list[tuple]:
     """For each of `places` along an axis of the mesh what is equal for ranks that do the same: the sizes of its blocks
-    of dims of the sizes `cut`, the subtrees of the tree over blocks and, with `windows`, whether it has the first or
-    the last block."""
+    of dims of the sizes `cut`; with `trees` the subtrees of the tree over blocks; with `windows` whether it has the
+    first or the last block."""
     blocks: list[list[int]] = [[] for _ in range(places)]
     subtrees: list[list[int]] = [[] for _ in range(places)]
     for block, owner in enumerate(owners):
         blocks[owner].append(block)
-    for first, stop in roots((0, axis.blocks), owners):
+    for first, stop in roots((0, axis.blocks), owners) if trees else ():
         subtrees[owners[first]].append(stop - first)
     sizes = [np.diff(axis.at(n)) for n in cut]
     edges: list[tuple] = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
     if axis.name == STAGE:  # every stage has its own work
         edges = [(at,) for at in range(places)]
     return [
-        (tuple(tuple(each[own].tolist()) for each in sizes), tuple(trees), edge)
-        for own, trees, edge in zip(blocks, subtrees, edges, strict=True)
+        (tuple(tuple(each[own].tolist()) for each in sizes), tuple(whole), edge)
+        for own, whole, edge in zip(blocks, subtrees, edges, strict=True)
     ]
 
 

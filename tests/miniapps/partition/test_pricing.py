@@ -122,7 +122,7 @@ def test_a_class_of_ranks_does_the_same(name, recipe, mesh, size):
     model, deck, graph = exported(name, **({"layers": "1", "batch": "7"} if name == "gpt" else {}))
     carriers = model.RECIPES[recipe]
     plan, over = plan_of(model, deck, graph, list(carriers)), parse(mesh, carriers, size)
-    classes = classes_of(plan, over)
+    classes = classes_of(plan, over, "layout")
     assert sorted(rank for ranks in classes for rank in ranks) == list(range(size))
 
     def told(rank):
