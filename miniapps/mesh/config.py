@@ -113,6 +113,13 @@ class Cuts:
         effect="cost",
         flag="--fuse",
     )
+    overlap: bool = option(
+        False,
+        help="begin sums of gradients while earlier layers still compute; without effect on a pipeline",
+        role="method",
+        effect="cost",
+        flag="--overlap",
+    )
     calibration: tuple[str, ...] = option(
         (),
         help="for --mesh auto: a run of fpna calibrate --plan, best on as many ranks; may be given several times",

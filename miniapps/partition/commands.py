@@ -269,6 +269,12 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         help="order of stages and micro-batches on a rank, with the axis stage (%(default)s)",
     )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
+    one.add_argument(
+        "--overlap",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="begin sums of gradients while earlier layers still compute; without effect on a pipeline",
+    )
 
 
 @command_line

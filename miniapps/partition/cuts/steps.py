@@ -40,7 +40,8 @@ number of elements in owned blocks. A factor of n elements has blocks at `axis.a
   also send each rank directly the elements that it lacks in the new cut.
 - `Reduce`: adds partial values over all blocks of `axes`, in one tree (`block-tree`) over the product of their block
   numbers, first axis major; all operands are sent as one vector. Either all results have axes that their operands lack,
-  and each rank needs only its part (reduce-scatter), or no result has (all-reduce).
+  and each rank needs only its part (reduce-scatter), or no result has (all-reduce). An `early` one begins here, and no
+  rank waits for it before a step reads a result.
 - `Send`, `Receive`: the ranks of stage `source` send a value, as they hold it, to those of stage `target`. A pair of
   ranks that differ only in the stage exchange one message; without several ranks along the stages, nothing is sent.
 
@@ -153,7 +154,8 @@ class Reshard:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Adds partial values over all blocks of `axes`, before `node`, the first that needs one of the totals."""
+    """Adds partial values over all blocks of `axes`, before `node`, the first that needs one of the totals. `early`: no
+    rank waits for it before a step needs a total."""
 
     node: str
     operands: tuple[str, ...]
@@ -161,6 +163,7 @@ class Reduce:
     axes: tuple[str, ...]
     combine: str
     dtype: str
+    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ class Binder:
                 tuple(place.shape(values[name].cut) for name in step.operands),
                 tuple(wanted),
                 tuple(name in self.merged for name in step.operands),
+                step.early,
             )
         )
 

@@ -64,7 +64,7 @@ class Operation:
 class Added:
     """Adds partial operands over all blocks of `rows.axes` on all ranks. `shapes`: of the operands; `wanted`: the cut
     of each total, of which this rank keeps its part, None for an unchanged cut; `merged`: whether each operand is a
-    list of sums of subtrees."""
+    list of sums of subtrees; `early`: it begins here, and ends before the first step that reads a total."""
 
     node: str
     operands: tuple[str, ...]
@@ -75,6 +75,7 @@ class Added:
     shapes: tuple[tuple[int, ...], ...]
     wanted: tuple[Cut | None, ...]
     merged: tuple[bool, ...]
+    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from miniapps.partition.execution.totals import Total, tree
 from miniapps.trace.schema import COMPUTE, EXCHANGE
 
 KEPT_BYTES = 1 << 20  # constant tensors up to this size are kept from step to step
+LONG = ("matmul", "conv")  # kernels after which reductions under way advance
 FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share no memory
 
 
@@ -52,10 +53,13 @@ class Writer:
         self.put, self.constant = self.lines.put, self.lines.constant
         self.drawn: list[str] = []  # names of the functions that draw random numbers
         self.unsigned: set[str] = set()  # variables whose zeros have no sign
+        # Reductions under way, and the names of their `progress`.
+        self.begun: list[tuple[Added, Total, str]] = []
         self.variables: dict[str, Any] = {}
         self.given = [self.lines.variable() for _ in bound.plan.sources]
         self.variables.update(zip((s.tensor.name for s in bound.plan.sources), self.given, strict=True))
         for step in bound.steps:
+            self.finish(step.operands if not isinstance(step, Outgoing) else step.results)
             if isinstance(step, Operation):
                 self.operation(step)
             elif isinstance(step, Moved):
@@ -64,6 +68,9 @@ class Writer:
                 self.add(step)
             else:
                 self.pass_on(step)
+            if isinstance(step, Operation) and step.kernel in LONG and step.calls:
+                for _, _, progress in self.begun:
+                    self.put(f"{progress}()", [])
             if watch is not None and not isinstance(step, Outgoing):
                 self.watched(step)
 
@@ -329,7 +336,25 @@ class Writer:
     def add(self, step: Added) -> None:
         """Write a reduction."""
         total: Total = self.total(step)
-        found = self.alone(step) if total.reducer is None else self.packed(step, total)
+        if total.reducer is None:
+            self.added(step, total, self.alone(step))
+            return
+        self.pack(step, total)
+        if step.early and self.watch is None:
+            self.put(f"{self.constant(total.start, 't')}()", [])
+            self.begun.append((step, total, self.constant(total.progress, "t")))
+        else:
+            self.added(step, total, self.split(step, total.total))
+
+    def finish(self, names: Sequence[str]) -> None:
+        """Write the ends of those reductions under way that make one of the values `names`."""
+        for each in [each for each in self.begun if not set(each[0].results).isdisjoint(names)]:
+            self.begun.remove(each)
+            step, total, _ = each
+            self.added(step, total, self.split(step, total.finish))
+
+    def added(self, step: Added, total: Total, found: list[str]) -> None:
+        """Make the variables `found` of totals those of the results, which a rank may keep in part."""
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
             if (wanted := step.wanted[k]) is not None and total.scatter is None:
                 kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
@@ -362,8 +387,8 @@ class Writer:
             variables.__getitem__,
         )  # fmt: skip
 
-    def packed(self, step: Added, total: Total) -> list[str]:
-        """Write the totals over several ranks, whose partials are packed into the memory of the reducer."""
+    def pack(self, step: Added, total: Total) -> None:
+        """Write the packing of partials into the memory of the reducer, for a total over several ranks."""
         for k, operand in enumerate(step.operands):
             packers = total.packers(k)
             variables = self.variables[operand]
@@ -374,7 +399,10 @@ class Writer:
                 continue
             for pack, variable in zip(packers, variables, strict=True):
                 self.put(f"{self.constant(pack, 'r')}({variable})", [variable])
-        several = self.put(f"{self.constant(total.total, 't')}()", [])
+
+    def split(self, step: Added, total: Callable) -> list[str]:
+        """Write the call that returns the totals; returns their variables."""
+        several = self.put(f"{self.constant(total, 't')}()", [])
         return [self.put(f"{several}[{k}]", [several]) for k in range(len(step.operands))]
 
     def watched(self, step) -> None:
@@ -387,4 +415,5 @@ class Writer:
 
     def text(self, names: Sequence[str]) -> str:
         """The source text of `step(given, number)`, which returns those of the values `names` that this rank has."""
+        self.finish([name for step, *_ in self.begun for name in step.results])
         return self.lines.text(self.given, [self.variables[name] for name in names])

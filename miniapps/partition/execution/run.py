@@ -37,7 +37,8 @@ from miniapps.partition.execution.partners import axes_along, carriers_among, is
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
-from miniapps.partition.execution.wires import gradient_sums, is_lossy, parted
+from miniapps.partition.execution.wires import is_lossy, parted
+from miniapps.partition.planning.early import gradient_sums
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
 
@@ -201,7 +202,7 @@ class Program:
 
     def _total(self, step: Added) -> Total:
         """The total of a reduction; micro-batches share that of one operation, and so its memory."""
-        key = of_all(step)
+        key = None if step.early else of_all(step)
         if key in self._shared:
             self._shared[key].copied = True
             return self._shared[key]

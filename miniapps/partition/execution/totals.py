@@ -119,7 +119,25 @@ class Total:
     def total(self) -> list[torch.Tensor]:
         """Reduce the packed partials; returns tensors that view the totals."""
         assert self.reducer is not None
-        found = self.reducer(self.buffer)
+        return self._split(self.reducer(self.buffer))
+
+    def start(self) -> None:
+        """Begin to reduce the packed partials, which stay as they are until `finish`."""
+        assert self.reducer is not None
+        self.reducer.start(self.buffer)
+
+    def progress(self) -> None:
+        """Advance the reduction that `start` began, without waiting."""
+        assert self.reducer is not None
+        self.reducer.progress()
+
+    def finish(self) -> list[torch.Tensor]:
+        """What `total` returns, of the reduction that `start` began."""
+        assert self.reducer is not None
+        return self._split(self.reducer.finish())
+
+    def _split(self, found: np.ndarray) -> list[torch.Tensor]:
+        """The totals of the operands, in the vector of all."""
         if self.blocks is not None:
             parts = self.blocks.unpack(found)
         elif self.scatter is not None:

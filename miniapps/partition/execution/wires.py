@@ -1,4 +1,4 @@
-"""Lossy wires for the gradients of a plan: which sums carry gradients, and which wires a guarantee allows.
+"""Lossy wires for the gradients of a plan: reductions of their own, and the wires that a guarantee allows.
 
 No MPI, no torch.
 """
@@ -13,7 +13,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError, meets
 from kernels.wires import PLAIN
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Step, step_operands, step_results
+from miniapps.partition.cuts.steps import Plan, Reduce, Step
 
 CARRIED = "float32"  # the elements that lossy wires carry
 
@@ -21,24 +21,6 @@ CARRIED = "float32"  # the elements that lossy wires carry
 def is_lossy(wire: str) -> bool:
     """Whether a wire loses digits. Raises ChoiceError for an unknown wire."""
     return coding(wire) is not None
-
-
-def gradient_sums(plan: Plan) -> frozenset[str]:
-    """The partial values whose totals only leave the step, maybe moved: as gradients or as the loss."""
-    leaving = {plan.loss, *(name for _, name in plan.gradients)}
-    otherwise: set[str] = set()  # values that an operation other than a move reads
-    found: set[str] = set()
-    for step in reversed(plan.steps):
-        results = step_results(step)
-        if isinstance(step, Reduce):
-            if step.combine == "sum" and step.dtype == CARRIED:
-                pairs = zip(step.operands, results, strict=True)
-                found.update(operand for operand, result in pairs if result in leaving - otherwise)
-            continue
-        moves = not isinstance(step, Compute) or step.kernel == "view"
-        kept = moves and all(result in leaving - otherwise for result in results)
-        (leaving if kept else otherwise).update(step_operands(step))
-    return frozenset(found)
 
 
 def parted(plan: Plan, apart: frozenset[str]) -> Plan:

@@ -12,6 +12,7 @@ from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
+from miniapps.partition.planning.early import overlapped
 from miniapps.partition.planning.pipeline import staged
 from miniapps.partition.planning.plan import plan
 from miniapps.partition.rules.project import Axes
@@ -19,14 +20,17 @@ from miniapps.partition.rules.project import Axes
 STORED = "stored"
 
 
-def plan_of(model: Problem, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
-    """The plan of a step with the axes `names`."""
+def plan_of(
+    model: Problem, deck, graph: Graph, names: Iterable[str], fuse: bool = True, overlap: bool = False
+) -> Plan:
+    """The plan of a step with the axes `names`; `overlap`: sums of gradients begin as soon as they can."""
     layers = model.layers(deck)
     axes = tuple(
         staged(graph, layers, axis.blocks) if axis.name == STAGE else axis
         for axis in chosen(model, deck, names)
     )
-    return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers)
+    found = plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers)
+    return overlapped(found) if overlap else found
 
 
 def micro_batches(deck) -> int:

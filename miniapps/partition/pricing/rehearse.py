@@ -167,7 +167,7 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
         about = step.rows, step.combine, step.dtype, step.shapes, step.node
         if not group:
             return Total(None, level, *about, scatter=scatter)
-        return Total(Nobody(), level, *about, partial(_unsent, group.index(alone.rank)), scatter)
+        return Total(Nobody(), level, *about, partial(_Unsent, group.index(alone.rank)), scatter)
 
     messages = Relay(Nobody())
 
@@ -182,9 +182,22 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
     return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")
 
 
-def _unsent(place: int, comm, reduction, name: str, blocks, summed: bool) -> Callable:
+class _Unsent:
     """A reducer that returns the first contribution of this rank, the one at `place` in its group."""
-    if reduction.bounds is None:
-        return lambda buffer: buffer[0]
-    begin, end = reduction.bounds[place : place + 2]
-    return lambda buffer: buffer[0, begin:end]
+
+    def __init__(self, place: int, comm, reduction, name: str, blocks, summed: bool):
+        self.part = slice(None) if reduction.bounds is None else slice(*reduction.bounds[place : place + 2])
+
+    def __call__(self, buffer: np.ndarray) -> np.ndarray:
+        return buffer[0, self.part]
+
+    def start(self, buffer: np.ndarray) -> None:
+        """Begin, as `kernels.allreduce` does."""
+        self.buffer = buffer
+
+    def progress(self) -> None:
+        """Advance nothing."""
+
+    def finish(self) -> np.ndarray:
+        """What a call returns."""
+        return self(self.buffer)

@@ -15,7 +15,8 @@ from miniapps.partition.cuts.steps import Compute, Receive, Reduce, Send, step_o
 from miniapps.partition.execution.block_vector import BlockVector  # noqa: E402
 from miniapps.partition.execution.place import Place  # noqa: E402
 from miniapps.partition.execution.run import Program  # noqa: E402
-from miniapps.partition.execution.wires import gradient_sums, parted, require_wire  # noqa: E402
+from miniapps.partition.execution.wires import parted, require_wire  # noqa: E402
+from miniapps.partition.planning.early import gradient_sums  # noqa: E402
 from miniapps.partition.planning.plan import plan  # noqa: E402
 from tests.miniapps.partition.graphs import planned  # noqa: E402
 
