@@ -94,7 +94,9 @@ def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     """The plan for the options; `ranks` as in `asked`. Raises UsageError, ChoiceError, AxisError."""
     found = asked(options, ranks)
     graph = graph_of(found)
-    plan = recipes.plan_of(found.problem, found.deck, graph, found.names, not options.no_fuse, options.overlap)
+    plan = recipes.plan_of(
+        found.problem, found.deck, graph, found.names, not options.no_fuse, options.overlap
+    )
     require_fits(plan, found.mesh)
     title = f"{options.model}, {options.recipe}"
     return Planned(found.problem, found.deck, found.names, found.mesh, graph, plan, title)
