@@ -145,6 +145,5 @@ def planned(config: Any) -> tuple[Plan, int]:
     model, sizes = models.model(config.model.name), deck(config)
     with torch.random.fork_rng(devices=[]):
         graph = export(model.module(sizes), model.inputs(sizes), micro_batches=config.mesh.micro_batches)
-    return plan_of(model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap), model_flops(
-        graph
-    )
+    plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap)
+    return plan, model_flops(graph)
