@@ -49,7 +49,8 @@ DOCUMENTS = {
             row | integer | its line in the ledger
             kind app problem method mesh clock best extrapolated guarantee | text | `method`: a hash; `clock`:
               `wall` or `cpu`; `best`: `prediction` or the baseline with the smallest error, empty without a baseline
-            ranks runs launches inside | integer
+            ranks runs launches inside sources | integer | `sources`: runs behind the prediction, 0 for the price of
+              a plan
             median_s low_s high_s measured_s crps_s inverse_s replay_s extrap_s | number, s | per step: predicted
               median and 80 % interval, median of the runs, CRPS, what 1/p, mean replay and Extra-P predict
             error bias floor inverse_error replay_error extrap_error | number | `bias`: above 0 where runs took
@@ -100,7 +101,8 @@ DOCUMENTS = {
             ),
             rows(
                 "regions",
-                "predicted and measured exclusive time of each region, of predictions by the wall clock alone",
+                "predicted and measured exclusive time of each region, of predictions by the wall clock alone; of "
+                "the price of a plan its parts, which are not measured",
                 """
             row | integer
             name | text

@@ -18,7 +18,7 @@ from analysis.predict.scoring.ledger import append
 from analysis.predict.scoring.price_score import floor_of_ratios
 from analysis.predict.scoring.score import crps, floor_of, methods, score
 from analysis.predict.scoring.sections import predict_sections
-from analysis.predict.scoring.tables import names
+from analysis.predict.scoring.tables import names, region_tables, sentences
 from miniapps.trace import TraceError
 from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps, write_study
@@ -286,6 +286,31 @@ def test_the_report_has_predictions_where_it_is_given_their_ledger(study):
     assert [label for _, label in errors.legend] == ["prediction", "1/p", "mean replay", "Extra-P"]
     assert [row[0] for row in rows[0].rows] == [5, 4, 3, 2, 1] and rows[0].rows[0][-1] == ledger.head[:12]
     assert len(section.figures[0].data) == 20
+
+
+def test_the_price_of_a_plan_is_scored_and_says_that_no_run_was_behind_it(tmp_path, empty, capsys):
+    parts = {"kernels": 0.06, "between": 0.03, "messages": 0.01}
+    append(empty, predicted(100, 2, mesh="data=2", model="plan-1", regions=parts))
+    for ms in (104, 105):
+        write_steps(tmp_path / f"runs/{ms}", [ms], size=2, ledger=empty)
+    own = scored(empty, tmp_path / "runs")
+    assert own.targets["sources"].tolist() == [0]
+    (section,) = predict_sections(Overview(load([tmp_path / "runs"]), ledger=read_ledger(empty)))
+    assert "; no run was behind the prediction." in section.intro
+    tables = dict(section.tables)
+    assert "Regions that differ most" not in tables
+    found = tables["Predicted parts, which the runs do not measure"].rows
+    assert [row[1:] for row in found] == [("kernels", "60"), ("between", "30"), ("messages", "10")]
+    assert call("score", empty, tmp_path / "runs") == 0
+    text = capsys.readouterr().out
+    assert "no run was behind the prediction" in text and "coupled, 2 ranks (data=2)" in text
+    source = write_steps(tmp_path / "source", [300])
+    append(empty, predicted(250, 1, sources=[source]))
+    write_steps(tmp_path / "runs/one", [260, 261], ledger=empty)
+    both = scored(empty, tmp_path / "runs", source)
+    assert both.targets["sources"].tolist() == [0, 1]
+    assert "; no run was behind the prediction of 1 of 2 targets" in sentences(both)[0]
+    assert len(region_tables(both)) == 2
 
 
 def test_a_ledger_without_rows_says_so_in_the_report(tmp_path, empty):

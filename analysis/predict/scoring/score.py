@@ -32,7 +32,7 @@ SUMMARY = ("kind", "verdict", "targets", "runs", "took", "error", "floor", "insi
 SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crowded", "crps_s", *COLUMN.values())
 TARGETS = ("row", "kind", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
            "launches", "measured_s", "error", "bias", "floor", "inside", "crps_s", *COLUMN.values(), "inverse_error",
-           "replay_error", "extrap_error", "best", "extrapolated", "guarantee")  # fmt: skip
+           "replay_error", "extrap_error", "best", "extrapolated", "guarantee", "sources")  # fmt: skip
 REGIONS = ("row", "name", "predicted_s", "measured_s", "ratio")
 
 
@@ -250,7 +250,7 @@ def _targets(samples: pd.DataFrame, ledger: Ledger, guarantees: dict[str, str]) 
              float(np.median(seconds)), errors[0], float(np.expm1(np.mean(np.log(own["ratio"])))), floor_of(seconds),
              int(own["inside"].sum()), float(own["crps_s"].mean()), *simple, *errors[1:],
              best, ", ".join(prediction.extrapolated),
-             guarantees[own["run"].iloc[0]])
+             guarantees[own["run"].iloc[0]], len(prediction.traces))
         )  # fmt: skip
     return pd.DataFrame(rows, columns=list(TARGETS))
 

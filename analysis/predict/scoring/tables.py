@@ -23,7 +23,17 @@ def sentences(score: Score) -> list[str]:
     """The score of each kind of targets in one sentence, the verdict first."""
     if not len(score.summary):
         return [f"{NOT_TESTABLE}: no run was predicted before it ran"]
-    return [_sentence(own, len(score.summary) > 1) for own in score.summary.itertuples(index=False)]
+    return [
+        _sentence(own, len(score.summary) > 1) + _from_plans(score.targets[score.targets["kind"] == own.kind])
+        for own in score.summary.itertuples(index=False)
+    ]
+
+
+def _from_plans(targets: pd.DataFrame) -> str:
+    """Of how many targets no run was behind the prediction, as the end of a sentence; empty for none."""
+    alone = int((targets["sources"] == 0).sum())
+    of = "" if alone == len(targets) else f" of {alone} of {counted(len(targets), 'target')}"
+    return f"; no run was behind the prediction{of}" if alone else ""
 
 
 def _sentence(own, several: bool) -> str:
@@ -212,8 +222,12 @@ REGION = (
 )
 
 
+PART = (REGION[0], Shown("part", lambda name, row: row.name), REGION[2])
+
+
 def region_tables(score: Score) -> list[tuple[str, Table]]:
-    """The five regions of each target whose predicted and measured seconds differ most."""
+    """The five regions of each target whose predicted and measured seconds differ most; and the parts of predictions
+    that no run was behind, since a trace has no regions of their names."""
     known = names(score.targets)
     off = score.regions[score.regions["measured_s"].notna()]
     off = off.assign(apart=(off["measured_s"] - off["predicted_s"]).abs())
@@ -222,7 +236,14 @@ def region_tables(score: Score) -> list[tuple[str, Table]]:
         for target, own in off.groupby("row", sort=False)
         for region in own.nlargest(5, "apart").itertuples(index=False)
     ]
-    return [("Regions that differ most", table_of(rows, REGION))] if rows else []
+    planned = score.targets.loc[score.targets["sources"] == 0, "row"]
+    alone = score.regions[score.regions["measured_s"].isna() & score.regions["row"].isin(planned)]
+    longest = alone.sort_values(["row", "predicted_s"], ascending=[True, False])
+    parts = [(known[each.row], each) for each in longest.itertuples(index=False)]
+    return [
+        *([("Regions that differ most", table_of(rows, REGION))] if rows else []),
+        *([("Predicted parts, which the runs do not measure", table_of(parts, PART))] if parts else []),
+    ]
 
 
 def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
@@ -245,7 +266,9 @@ def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
 LEDGER = (
     Shown("line", lambda row: row.line, number=True),
     Shown("appended (UTC)", lambda row: row.time[:19].replace("T", " ")),
-    Shown("target", lambda row: f"{row.app}, {counted(row.ranks, 'rank')}"),
+    Shown(
+        "target", lambda row: f"{row.app}, {counted(row.ranks, 'rank')}" + f" ({row.mesh})" * bool(row.mesh)
+    ),
     Shown("problem", lambda row: row.problem),
     Shown("ms per step", lambda row: number(1e3 * row.median_s), number=True),
     Shown("80 % interval", lambda row: interval(1e3 * row.low_s, 1e3 * row.high_s), number=True),

@@ -207,7 +207,9 @@ def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
     assert application(MESH, tmp_path / "run", *asked, "--ledger", str(ledger)) == 0
     capsys.readouterr()
     assert analyse(["score", str(ledger), str(tmp_path / "run"), "--json"]) == 0
-    (target,) = json.loads(capsys.readouterr().out)["tables"]["targets"]
+    document = json.loads(capsys.readouterr().out)
+    assert "no run was behind the prediction" in document["sentences"][0]
+    (target,) = document["tables"]["targets"]
     assert target["app"] == "mesh" and target["runs"] == 1
     other = [word if word != "16" else "32" for word in asked]
     assert to_json(read_program(saved))
