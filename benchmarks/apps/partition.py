@@ -10,6 +10,9 @@ bytes        bytes between nodes in a step, by recipe, beside those that `explai
 model        each model on one and two ranks along batch: ratio of the time per step under layout to that under none; on
              one rank ratio of none to eager torch; processor time, variants in turn; all-reduces, and bytes that a rank
              sends per step
+overlap      (root only) GPT, data parallel on two network namespaces of one rank each, by rate of their link: ratio of
+             the time of a step whose sums of gradients begin at the end to that of one whose sums begin early, by the
+             clock, variants in turn; and the time of its reductions alone
 pipeline     GPT of four layers as a pipeline of as many ranks, by schedule, the variants in turn: ratio of the time of
              a step under layout to that under none, by the clock; the part of the time in which ranks wait for other
              stages, measured and predicted from model FLOPs
@@ -54,6 +57,8 @@ CASES = {
     "expert": ("moe", "tokens=64,width=64,hidden=128,capacity=32", "data=4"),
 }
 NODES = 4
+LINKS = ("100mbit", "1gbit")  # of two nodes, for the overlap
+WAYS = ("one after the other", "overlapped", "communicating")
 LIMIT = 0.05  # of the bytes that `explain` counts
 TIMEOUT_S = 400.0
 REDUCED = ("all-reduce", "reduce-scatter")
@@ -186,7 +191,36 @@ def crossed(nodes: Cluster, recipe: str, count: int, mpi: str = "mpich") -> dict
     }
 
 
-PARTS = {"bytes": crossing, "model": model, "pipeline": pipeline, "utilisation": utilisation}
+def overlap(options) -> list[dict]:
+    """A row per link, guarantee and figure."""
+    rows = []
+    words = [*STEPS, "early", "gpt", DECKS["gpt"], "batch=data", "data=2", str(options.rounds), "--quiet"]
+    for link in LINKS:
+        try:
+            with cluster(nodes=2, link=link) as nodes:
+                found = json.loads(on_nodes(nodes, words, 2, 1, options.mpi, TIMEOUT_S).splitlines()[-1])
+        except ClusterError as error:
+            print(f"python -m benchmarks.apps.partition overlap: {error}", file=sys.stderr)
+            sys.exit(2)
+        for level in ("run", "layout"):
+            what = f"gpt, 2 nodes, {link}, {level}"
+            ways = {way: found["wall"][f"{level}, {way}"] for way in WAYS}
+            apart, early, _ = ways.values()
+            rows.append(
+                {"what": what, "figure": "one after the other / overlapped", "value": ratio(apart, early)}
+            )
+            for way, wall in ways.items():
+                rows.append({"what": what, "figure": f"{way}, s", "value": spread(wall), "raw": wall})
+    return rows
+
+
+PARTS = {
+    "bytes": crossing,
+    "model": model,
+    "overlap": overlap,
+    "pipeline": pipeline,
+    "utilisation": utilisation,
+}
 
 
 def main(argv=None) -> int:
@@ -206,7 +240,7 @@ def main(argv=None) -> int:
         "--mpi",
         default="mpich",
         choices=LIBRARIES,
-        help="MPI library of the part bytes (default %(default)s)",
+        help="MPI library of the parts bytes and overlap (default %(default)s)",
     )
     rows = run_parts("training by a plan", parser, PARTS, argv)
     return 0 if all(row.get("met", "yes") == "yes" for row in rows) else 3

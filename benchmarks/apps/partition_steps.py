@@ -2,6 +2,7 @@
 
     mpirun -n P python -m benchmarks.apps.partition_steps times MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps waits MODEL SIZES CARRIERS MESH ROUNDS
+    mpirun -n P python -m benchmarks.apps.partition_steps early MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps bytes MODEL SIZES CARRIERS MESH STEPS
 
 SIZES are those of the model's deck (width=256,layers=2). CARRIERS gives the axis of the mesh that carries each axis of
@@ -31,6 +32,7 @@ from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.models import model as model_of
+from miniapps.partition.planning.early import overlapped
 from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
 from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.showing.explain import explain
@@ -56,12 +58,16 @@ class Case:
         self.plan = plan_of(model, deck, self.graph, list(carried))
         self.mesh = parse(mesh, carried, comm.size)
 
-    def learner(self, level: str, mesh: Mesh | None = None, timed=None) -> tuple[Program, Learner]:
-        """The program of a rank under a guarantee, and the learner that runs its steps; options as for `Program`."""
+    def learner(
+        self, level: str, mesh: Mesh | None = None, timed=None, early: bool = False
+    ) -> tuple[Program, Learner]:
+        """The program of a rank under a guarantee, and the learner that runs its steps; options as for `Program`.
+        `early`: sums of gradients begin early."""
+        plan = overlapped(self.plan) if early else self.plan
         whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
         whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
         whole |= {("input", str(k)): x for k, x in enumerate(split(self.inputs, self.parts))}
-        program = Program(self.comm, self.plan, mesh or self.mesh, level, timed=timed)
+        program = Program(self.comm, plan, mesh or self.mesh, level, timed=timed)
         return program, Learner(program, whole)
 
 
@@ -148,6 +154,35 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
     }
 
 
+def early(case: Case, rounds: int, quiet: bool) -> dict:
+    """Seconds by the clock of a step with and without early sums of gradients, under `run` and `layout`, and of its
+    reductions alone, in turn."""
+    comm, ways, programs = case.comm, {}, []
+
+    def measured(call):
+        def wall():
+            comm.Barrier()
+            begin = time.perf_counter()
+            call()
+            comm.Barrier()
+            return time.perf_counter() - begin
+
+        return wall
+
+    for level in ("run", "layout"):
+        for way, begins in (("one after the other", False), ("overlapped", True)):
+            program, learner = case.learner(level, early=begins)
+            programs.append(program)
+            ways[f"{level}, {way}"] = measured(lambda program=program, values=learner.values: program(values))
+        sums = [total.total for total in programs[-2].totals if total.nbytes]
+        ways[f"{level}, communicating"] = measured(lambda sums=sums: [each() for each in sums])
+    found = in_turn(ways, rounds, quiet)
+    count = sum(bool(total.nbytes) for total in programs[-1].totals)
+    for program in programs:
+        program.free()
+    return {"wall": found, "reductions": count}
+
+
 def crossed(case: Case, steps: int, quiet: bool) -> dict:
     """Bytes that leave each node in a step under `layout`, and those that `explain` counts."""
     comm, progress = case.comm, Progress("benchmark", quiet=quiet)
@@ -194,7 +229,7 @@ def sent() -> int:
     return total
 
 
-MEASURED = {"times": times, "waits": waits, "bytes": crossed}
+MEASURED = {"times": times, "waits": waits, "early": early, "bytes": crossed}
 
 
 def main() -> None:
