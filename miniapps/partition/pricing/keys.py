@@ -20,6 +20,8 @@ ROWS = (
 )  # operations on rows of the first operand  # fmt: skip
 EMBEDDED = ("embedding_dense_backward", "embedding_gradient_at")
 ATTENTION = "_scaled_dot_product"
+# Operations that move no byte; nor does a `view` of contiguous memory.
+VIEWS = ("permute", "expand", "slice", "select", "squeeze", "unsqueeze", "alias", "detach")
 REDUCED = ("sum", "amax", "amin", "logsumexp", "prod")
 STRUCTURED = (*REDUCED, "permute", "cat")  # their numbers are dims
 
@@ -115,7 +117,8 @@ def _kernel(call: KernelCall) -> Work:
         dims = (*dims, len(call.blocks))
         parts.append("blocks")
     parts.append(f"by {len(dims)}")
-    nbytes = sum(array.nbytes for array in (*given, *made))
+    moved = name not in VIEWS and (name != "view" or not given[0].contiguous)
+    nbytes = sum(array.nbytes for array in (*given, *made)) if moved else 0
     return Work(" ".join(parts), tuple(max(n, 1) for n in dims), flops, nbytes)
 
 
