@@ -159,7 +159,7 @@ def add_replays(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
     )
-    parser.add_argument("--seed", type=_seed, default=1, metavar="N", help="of the replays (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the replays (%(default)s)")
 
 
 def add_anchor(parser: argparse.ArgumentParser) -> None:
@@ -171,10 +171,10 @@ def add_anchor(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number from 0")
-    return int(text)
+def require_seed(seed: int) -> None:
+    """Raises Usage for a seed below 0."""
+    if seed < 0:
+        raise Usage(f"--seed {seed}: give 0 or more")
 
 
 def _ranks(text: str) -> list[int]:
@@ -207,6 +207,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.predict.simulation.model import predict
 
     require_directory("--csv", options.csv)
+    require_seed(options.seed)
     settings, anchor = _settings(options), anchor_of(options)
     machines = read_machines(options.machine)
     for option, given in (("--ledger", options.ledger), ("--search", options.search)):

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, read_machines, require_directory
-from analysis.commands.predict import add_anchor, add_replays, anchor_of, append_to, calibrations_of
+from analysis.commands.predict import (
+    add_anchor,
+    add_replays,
+    anchor_of,
+    append_to,
+    calibrations_of,
+    require_seed,
+)
 from analysis.errors import Usage
 from kernels.as_json import Document, rows
 from miniapps.untrusted.prediction import PERCENTS
@@ -99,6 +106,7 @@ def run(options: argparse.Namespace) -> Answer:
     from miniapps.untrusted.program import read_program
 
     require_directory("--csv", options.csv)
+    require_seed(options.seed)
     anchor, machines = anchor_of(options), read_machines(options.machine)
     if len(machines) > 1:
         raise Usage("--machine: give one; prices of several are several commands")

@@ -150,7 +150,7 @@ def test_a_rank_stood_still_before_it_ran():
     [
         (["--reduction", "arrival"], "choose one with a schedule"),
         (["--reduction", "rung"], "ring"),
-        (["--what", "gpus"], "kernels, collectives, noise, memory"),
+        (["--what", "gpus"], "kernels, programs, collectives, noise, memory"),
         (["--budget", "-1"], "0 to 86400"),
         (["--shapes", "0"], "1 to 10000"),
         (["--variant", "reference"], "own, torch"),

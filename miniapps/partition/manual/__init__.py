@@ -28,7 +28,7 @@ from miniapps.partition.rules.manual import Spec, parsed
 
 Where = Mapping[str, np.ndarray]  # the places along each letter, int64
 Places = tuple[tuple[str, tuple[int, ...]], ...]  # the same in a plan
-_functions: dict[str, Callable] = {}
+_functions: dict[str, Callable[..., Any]] = {}
 capturing: ContextVar[bool] = ContextVar("capturing", default=False)  # whether an export traces a module
 
 
