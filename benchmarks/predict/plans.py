@@ -91,12 +91,13 @@ def steps_of(drawn: Sequence[str], ranks: int) -> dict[str, list[float]]:
 
 
 def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[Sequence[float]]) -> list[dict]:
-    """A row per plan: predicted quantiles and the medians of the launches."""
+    """A row per plan that was priced: predicted quantiles and the medians of the launches."""
     by = {row["title"]: row for row in priced}
     return [
         {"plan": plan, "predicted_s": by[plan]["p50_s"], "low_s": by[plan]["p10_s"], "high_s": by[plan]["p90_s"],
          "measured_s": list(own), "extrapolated": by[plan]["extrapolated"]}
         for plan, own in zip(drawn, zip(*launches, strict=True), strict=True)
+        if plan in by  # else it calls a kernel that the calibration's draws did not
     ]  # fmt: skip
 
 
