@@ -16,10 +16,11 @@ import torch
 
 from miniapps.calibrate.cases import Case
 from miniapps.learning.optimisers import Adam
-from miniapps.partition.pricing.keys import Work, counts_of, recorded_of, rest_of, update_of, work_of
+from miniapps.partition.pricing.keys import counts_of, recorded_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import Drawn, prepared, space_of
 from miniapps.trace.writer import Tracer
+from miniapps.untrusted.program import Work
 
 TURNS = 3  # runs of a step in one round
 ALIKE = 0.05  # difference of shares of a processor

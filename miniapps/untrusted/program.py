@@ -30,6 +30,9 @@ class Work(Struct, frozen=True):
     flops: Count
     nbytes: Count
 
+    def __str__(self) -> str:
+        return f"{self.key}@{'x'.join(map(str, self.dims))}"
+
 
 class Segment(Struct, frozen=True):
     """The work between two waits: (number of a work, how often), and the counts of all between the calls."""

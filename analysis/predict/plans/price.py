@@ -76,7 +76,9 @@ class Prices:
         times: WorkTimes | DeviceTimes
         if device is None:
             calibration = self._nearest(size, "programs")
-            times = self._times.setdefault(calibration.path, WorkTimes(calibration))
+            if calibration.path not in self._times:
+                self._times[calibration.path] = WorkTimes(calibration)
+            times = self._times[calibration.path]
             messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
             hashed = calibration.hash
         else:

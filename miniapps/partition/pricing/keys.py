@@ -6,10 +6,10 @@ The work of a rank beside its kernels has keys too: exchanges, the optimiser, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from miniapps.partition.pricing.dry import Array, Event, KernelCall, Moves, Sent
+from miniapps.untrusted.program import Work
 
 PREFIX = "kernel "
 REST = "rest"
@@ -24,20 +24,6 @@ ATTENTION = "_scaled_dot_product"
 VIEWS = ("permute", "expand", "slice", "select", "squeeze", "unsqueeze", "alias", "detach")
 REDUCED = ("sum", "amax", "amin", "logsumexp", "prod")
 STRUCTURED = (*REDUCED, "permute", "cat")  # their numbers are dims
-
-
-@dataclass(frozen=True)
-class Work:
-    """A call of the kernel `key` of the size `dims`, with its floating-point operations and the bytes of operands and
-    results."""
-
-    key: str
-    dims: tuple[int, ...]
-    flops: int
-    nbytes: int
-
-    def __str__(self) -> str:
-        return f"{self.key}@{'x'.join(map(str, self.dims))}"
 
 
 def work_of(event: KernelCall | Sent) -> Work:

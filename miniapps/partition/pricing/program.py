@@ -20,7 +20,6 @@ from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.execution.place import Place
 from miniapps.partition.pricing.dry import Arrived, Event, KernelCall, Sent, Summed, dry_step
-from miniapps.partition.pricing.keys import Work as Named
 from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
@@ -46,8 +45,8 @@ def program_of(
     numbers: dict[Work, int] = {}
     classes = []
 
-    def call(work: Named) -> tuple[int, int]:
-        return numbers.setdefault(_plain(work), len(numbers)), 1
+    def call(work: Work) -> tuple[int, int]:
+        return numbers.setdefault(work, len(numbers)), 1
 
     for ranks in classes_of(plan, mesh, level):
         events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere)
@@ -140,15 +139,11 @@ def parts_of(
 
 def _segment(events: Sequence[Event], numbers: dict[Work, int]) -> Segment:
     calls = Counter(
-        numbers.setdefault(_plain(work_of(event)), len(numbers))
+        numbers.setdefault(work_of(event), len(numbers))
         for event in events
         if isinstance(event, KernelCall | Sent)
     )
     return Segment(tuple(calls.items()), counts_of(events))
-
-
-def _plain(work: Named) -> Work:
-    return Work(work.key, work.dims, work.flops, work.nbytes)
 
 
 @cache

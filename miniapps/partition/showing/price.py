@@ -31,20 +31,11 @@ def priced(
         given = [word for path in calibrations for word in ("--calibration", path)]
         given += ["--machine", machine] if machine else []
         given += ["--ledger", ledger] if ledger else []
-        command = [
-            sys.executable,
-            "-m",
-            "analysis",
-            "price",
-            *map(str, paths),
-            *given,
-            "--clock",
-            clock,
-        ]
-        environment = without_rank("SLURM_", "RANK", "WORLD_SIZE")
+        words = ["price", *map(str, paths), *given, "--clock", clock, "--json"]
         ended = subprocess.run(
-            [*command, "--json"], env=environment, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-m", "analysis", *words],
+            env=without_rank("SLURM_", "RANK", "WORLD_SIZE"), capture_output=True, text=True, check=False,
+        )  # fmt: skip
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"fpna price ended with exit code {ended.returncode}"]
         raise UsageError(lines[-1].removeprefix("analysis: "))
@@ -53,18 +44,8 @@ def priced(
 
 def lines_of(document: dict[str, Any]) -> list[str]:
     """The sentences, a table of the plans, and the notes."""
-    heads = (
-        "plan",
-        "guarantee",
-        "ms",
-        "80 % of it",
-        "kernels",
-        "between",
-        "messages",
-        "waiting",
-        "MB",
-        "distinguished",
-    )
+    heads = ("plan", "guarantee", "ms", "80 % of it", "kernels", "between", "messages", "waiting", "MB",
+             "distinguished")  # fmt: skip
     rows = [
         (
             row["title"],
