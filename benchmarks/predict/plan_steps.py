@@ -21,6 +21,7 @@ from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.planning.recipes import deck_of, plan_of
 from miniapps.partition.pricing.space import Drawn, space_of
+from miniapps.untrusted.program import mesh_text
 
 WARM, SECONDS, FEWEST = 3, 0.5, 10  # steps before, time and number of the timed ones
 
@@ -31,7 +32,7 @@ def timed(comm, drawn: Drawn) -> tuple[float, float]:
     deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
     carriers = model.RECIPES[drawn.recipe]
     plan = comm.bcast(plan_of(model, deck, graph_of(model, deck), list(carriers)) if comm.rank == 0 else None)
-    mesh = parse(",".join(f"{name}={n}" for name, n in drawn.mesh.items()), carriers, comm.size)
+    mesh = parse(mesh_text(drawn.mesh), carriers, comm.size)
     torch.manual_seed(0)
     network = model.module(deck)
     whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}

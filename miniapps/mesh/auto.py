@@ -28,10 +28,7 @@ def choose(config: Any, options: Any, size: int) -> None:
         raise UsageError("--mesh auto: chooses what the axes carry; leave --map and --axes out")
     model, sizes = models.model(config.model.name), deck(config)
     names = list(model.RECIPES) if config.mesh.recipe == AUTO else [config.mesh.recipe]
-    found, refused = candidates(model, sizes, names, size)
-    if not found:
-        why = "; ".join(f"{name}: {reason}" for name, reason in refused) or "no recipe has so many axes"
-        raise UsageError(f"--mesh auto: no recipe of {config.model.name} has a mesh of {size} ranks: {why}")
+    found, _ = candidates(model, sizes, names, size)
     graph, level = graph_of(model, sizes), options.policy.level
     threads, anywhere = options.threads, options.processor == "any"
     programs = [
@@ -43,4 +40,4 @@ def choose(config: Any, options: Any, size: int) -> None:
         tell(f"mesh: --mesh auto: {found[int(row['title'])]} is not compared: {row['reason']}", sys.stderr)
     one = found[int(prices["plans"][0]["title"])]
     config.mesh.recipe = one.recipe
-    config.mesh.mesh = ",".join(f"{name}={n}" for name, n in one.mesh.axes)
+    config.mesh.mesh = str(one.mesh)

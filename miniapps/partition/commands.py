@@ -296,7 +296,7 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
         }
         shown["price"] = prices(options, found)
         if options.picture:
-            draw(stages_of(plan, mesh), f"{found.title} over {mesh_text(mesh)}", options.picture)
+            draw(stages_of(plan, mesh), f"{found.title} over {mesh}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
         tell(f"{prog} {options.command}: {error}", sys.stderr, keep="\n")
         return 2
@@ -321,7 +321,7 @@ def prices(options: argparse.Namespace, found: Planned) -> dict[str, Any] | None
     from miniapps.partition.graphs.flops import model_flops
     from miniapps.partition.pricing.program import program_of
 
-    title = f"{found.title} over {mesh_text(found.mesh)}"
+    title = f"{found.title} over {found.mesh}"
     program = program_of(found.plan, found.mesh, options.guarantee, title, model_flops(found.graph))
     if options.save:
         try:
@@ -362,11 +362,6 @@ def called(options: argparse.Namespace, plan, mesh: Mesh) -> list[dict[str, Any]
     if not 0 <= options.calls < mesh.size:
         raise UsageError(f"--calls {options.calls}: the mesh has ranks 0 to {mesh.size - 1}")
     return calls_of(plan, mesh, options.calls, options.guarantee)
-
-
-def mesh_text(mesh: Mesh) -> str:
-    """`data=2,model=2`."""
-    return ",".join(f"{name}={size}" for name, size in mesh.axes)
 
 
 def draw(found: Stages, title: str, path: str) -> None:

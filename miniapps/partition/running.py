@@ -120,13 +120,12 @@ def executed(
 
 def show(options: argparse.Namespace, plan: Plan, mesh: Mesh, found: Mapping[str, Any]) -> None:
     """Print the result."""
-    grid = ",".join(f"{name}={size}" for name, size in mesh.axes)
     if options.json:
         told = dict(mesh=dict(mesh.axes), problem=plan.hash, guarantee=options.guarantee, **found)
         tell(document(1, "partition run", model=options.model, **told), keep="\n")
         return
     tell(
-        f"{options.model}, {options.recipe} over {grid}, guarantee {options.guarantee}; problem {plan.hash[:12]}"
+        f"{options.model}, {options.recipe} over {mesh}, guarantee {options.guarantee}; problem {plan.hash[:12]}"
     )
     tell(f"loss {', '.join(f'{loss:.6g}' for loss in found['losses'])}")
     error = found["error"]

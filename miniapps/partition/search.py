@@ -41,11 +41,6 @@ def search(options: argparse.Namespace) -> tuple[list[Program], list[tuple[str, 
         | problem.blocked(pairs(options.blocks, "--blocks", "batch=8")),
     )
     found, refused = candidates(problem, deck, names, options.ranks)
-    if not found:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused) or "no recipe has so many axes"
-        raise UsageError(
-            f"--ranks {options.ranks}: no recipe of {options.model} has a mesh of them: {reasons}"
-        )
     graph = problem.graph if isinstance(problem, OwnProblem) else graph_of(problem, deck)
     flops, level = model_flops(graph), options.guarantee
     return [

@@ -7,6 +7,7 @@ Ranks that do the same form a class, whose work is written once.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from math import prod
 from typing import Annotated, Literal
 
@@ -108,6 +109,11 @@ class Program(Struct, frozen=True):
                 raise ValueError("a wait along an axis that the mesh lacks")
             if any(len(step) != len(self.mesh) for wait in each.waits for step in wait.offsets):
                 raise ValueError("an offset without a step along each axis of the mesh")
+
+
+def mesh_text(sizes: Mapping[str, int]) -> str:
+    """The axes of a mesh and their sizes as users write them: `data=2,model=2`."""
+    return ",".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def read_program(path: str | os.PathLike) -> Program:

@@ -13,6 +13,7 @@ from miniapps.errors import UsageError
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of
 from miniapps.partition.cuts.steps import STAGE, Plan
+from miniapps.untrusted.program import mesh_text
 
 GPIPE, ONE_EACH, CIRCULAR = SCHEDULES = ("gpipe", "1f1b", "circular")
 LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
@@ -31,6 +32,9 @@ class Mesh:
     carriers: tuple[tuple[str, str], ...] = ()
     shuffle: int = 0
     schedule: str = "1f1b"
+
+    def __str__(self) -> str:
+        return mesh_text(dict(self.axes))
 
     @property
     def size(self) -> int:

@@ -95,16 +95,21 @@ class Kernels:
         self.layout, self.threads, self.anywhere = anywhere or meets(level, "layout"), threads, anywhere
 
     def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
-        """The function that computes `target`, to be called with all of its arguments."""
-        name = target.split(".")[1]
-        if target.startswith("conv."):
-            return self.convolution(name)
+        """The function that computes `target`, to be called with all of its arguments. Raises ChoiceError if none has
+        the bits of any processor."""
         if kernel == MANUAL:
             if self.anywhere:
                 raise ChoiceError(f"manual region: torch may compute {target} otherwise on another processor")
-            return manual.backward if name == NAMES_OF_REGIONS[1] else manual.forward
+            return manual.backward if target.split(".")[1] == NAMES_OF_REGIONS[1] else manual.forward
+        return self.own(target, kernel, kwargs) or self.by_torch(target, kernel, kwargs)
+
+    def own(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable | None:
+        """The kernel of this suite that computes an operation; None where torch does."""
+        name = target.split(".")[1]
         if not self.layout:
-            return named(target)
+            return None
+        if target.startswith("conv."):
+            return self.own_weight if name == "weight" else self.own_image
         if kernel == "matmul":
             return self.product(name)
         if kernel == "rowsum":
@@ -113,28 +118,27 @@ class Kernels:
             return self.attention
         if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
             return self.attention_backward
-        if name == "logsumexp" and not self.anywhere:
-            return self.logsumexp
         if name == "prod":
             return product_of_rows
         if self.anywhere:
-            return self.same_anywhere(name, target, kernel, kwargs)
-        if kernel == "pointwise" and (name not in ROUNDED or "alpha" in kwargs or "rounding_mode" in kwargs):
+            return fixed(name, kwargs, self.threads)
+        return self.logsumexp if name == "logsumexp" else None
+
+    def by_torch(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
+        """torch's function for an operation, on elements and rows whose places change no bit of the guarantee."""
+        name = target.split(".")[1]
+        if target.startswith("conv."):
+            return torch_weight if name == "weight" else torch_image
+        exact = name in ROUNDED and "alpha" not in kwargs and "rounding_mode" not in kwargs
+        if self.anywhere:
+            parts = target.startswith("partition.") and name != "scan_blocks"  # which calls torch's cumsum
+            if not (exact or parts or name in EXACT or kernel in ("view", "create", "random")):
+                raise ChoiceError(f"torch computes {name}, and chooses its kernels by the processor")
+        elif self.layout and kernel == "pointwise" and not exact:
             return flat(named(target))
-        if name in NORMALISED:
+        elif self.layout and name in NORMALISED:
             return along_last(named(target), 2 if "backward" in name else 1)
         return named(target)
-
-    def same_anywhere(self, name: str, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
-        """The function of an operation that is neither a chain nor attention, with the bits of any processor. Raises
-        ChoiceError if there is none."""
-        if (function := fixed(name, kwargs, self.threads)) is not None:
-            return function
-        exact = name in ROUNDED and "alpha" not in kwargs and "rounding_mode" not in kwargs
-        own = target.startswith("partition.") and name != "scan_blocks"  # which calls torch's cumsum
-        if exact or own or name in EXACT or kernel in ("view", "create", "random"):
-            return named(target)
-        raise ChoiceError(f"torch computes {name}, and chooses its kernels by the processor")
 
     def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
         """The function that computes a product or a sum over blocks of these lengths under `layout`. It adds the blocks
@@ -193,14 +197,9 @@ class Kernels:
         how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
         return attention_backward(gradient, q, k, v, out, logsumexp, **how)
 
-    # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
-
-    def convolution(self, kind: str) -> Callable:
-        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or
-        for a transposed convolution the number of places of its whole result before the first of `size`."""
-        if kind == "weight":
-            return self.own_weight if self.layout else torch_weight
-        return self.own_image if self.layout else torch_image
+    # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size);
+    # `sides`: zeros before the first place of the image, or for a transposed convolution the number of places of its
+    # whole result before the first of `size`
 
     def own_image(self, x, w, stride, dilation, groups, transposed, sides, size):
         """A convolution or, if transposed, the gradient of its image, by chains over channels and window."""

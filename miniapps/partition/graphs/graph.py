@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+ITEMSIZE = {
+    "complex128": 16, "float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "float32": 4, "int32": 4, "uint32": 4,
+    "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "bool": 1, "uint8": 1, "int8": 1,
+}  # bytes of an element  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Tensor:

@@ -12,20 +12,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from miniapps.partition.cuts.axes import Cut, axes_of
-from miniapps.partition.graphs.graph import Tensor
+from miniapps.partition.graphs.graph import ITEMSIZE, Tensor
 from miniapps.partition.planning.propagate import Ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, take
-
-ITEMSIZE = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "bool": 1,
-    "uint8": 1,
-}
 
 
 @dataclass(frozen=True)
@@ -193,4 +182,4 @@ def blocks(names: Iterable[str], axes: Axes) -> int:
 
 def nbytes(tensor) -> int:
     """Bytes of a whole tensor or value."""
-    return prod(tensor.shape) * ITEMSIZE.get(tensor.dtype, 4)
+    return prod(tensor.shape) * ITEMSIZE[tensor.dtype]

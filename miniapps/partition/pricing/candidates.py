@@ -15,6 +15,7 @@ from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.partition.pricing.space import shares
+from miniapps.untrusted.program import mesh_text
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Candidate:
     mesh: Mesh
 
     def __str__(self) -> str:
-        return f"{self.recipe} over {','.join(f'{name}={size}' for name, size in self.mesh.axes)}"
+        return f"{self.recipe} over {self.mesh}"
 
 
 def candidates(
@@ -33,6 +34,7 @@ def candidates(
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:
     """(the candidates for `ranks` ranks, (candidate, reason) of those that have too few blocks). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
+    Raises UsageError if there is no candidate.
     """
     found, refused = [], []
     for recipe in recipes:
@@ -42,7 +44,7 @@ def candidates(
         for sizes in shares(ranks, len(names)):
             if ranks > 1 and 1 in sizes:
                 continue
-            mesh = parse(",".join(f"{n}={s}" for n, s in zip(names, sizes, strict=True)), carriers, ranks)
+            mesh = parse(mesh_text(dict(zip(names, sizes, strict=True))), carriers, ranks)
             one = Candidate(recipe, mesh)
             try:
                 require_blocks(axes, mesh)
@@ -50,6 +52,11 @@ def candidates(
                 refused.append((str(one), str(error)))
                 continue
             found.append(one)
+    if not found:
+        why = "; ".join(f"{name}: {reason}" for name, reason in refused) or "no recipe has so many axes"
+        raise UsageError(
+            f"no recipe has a mesh of {ranks} ranks ({why}); choose another number of ranks, or other sizes or blocks"
+        )
     return found, refused
 
 

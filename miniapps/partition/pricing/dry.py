@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -25,99 +24,13 @@ from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
-from miniapps.partition.execution.fixed import fixed
 from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.totals import reduction
 from miniapps.partition.pricing.alone import Alone
+from miniapps.partition.pricing.events import Array, Arrived, Event, KernelCall, Moves, Sent, Summed
 from miniapps.partition.rules.manual import MANUAL
 
 META = "meta"
-OWN = ("_scaled_dot_product", "prod", "logsumexp")  # besides products, sums and convolutions
-
-
-@dataclass(frozen=True)
-class Array:
-    """Type, shape and layout of a tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    contiguous: bool = True
-
-    @property
-    def elements(self) -> int:
-        """Their number."""
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its elements."""
-        return self.elements * getattr(torch, self.dtype).itemsize
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """A call of the kernel `target` of the plan's `node`: its operands and results, and its `constants`: (arguments,
-    pairs of named arguments), "%" for each operand. `own`: by a kernel of this suite. `blocks`: lengths of blocks that
-    one call adds."""
-
-    node: str
-    target: str
-    own: bool
-    operands: tuple[Array, ...]
-    constants: tuple[tuple, tuple]
-    results: tuple[Array, ...]
-    blocks: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Moves:
-    """An operation of torch between kernels, such as a cut, a copy, a join or a sum of blocks; `results` have memory of
-    their own, none if it is a view."""
-
-    name: str
-    operands: tuple[Array, ...]
-    results: tuple[Array, ...]
-
-
-@dataclass(frozen=True)
-class Sent:
-    """An exchange of the `node` among the ranks of `group`, empty if nothing is sent by any: bytes sent to each rank,
-    and bytes that stay on this one. `tag`: of a message between stages, for which no rank waits; else -1."""
-
-    node: str
-    group: tuple[int, ...]
-    to: tuple[tuple[int, int], ...]
-    stays: int
-    tag: int = -1
-
-
-@dataclass(frozen=True)
-class Summed:
-    """A reduction of the `node` over the ranks of `group`: its ordering, accumulation, elements, and the blocks of this
-    rank; `scatters`: each rank gets only its part."""
-
-    node: str
-    group: tuple[int, ...]
-    ordering: str
-    accumulation: str
-    dtype: str
-    elements: int
-    blocks: int
-    scatters: bool
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """A value that the `node` of this rank needs and the rank `source` computes, of another stage: the message `tag`;
-    its bytes."""
-
-    node: str
-    source: int
-    nbytes: int
-    tag: int
-
-
-Event = KernelCall | Moves | Sent | Summed | Arrived
 
 
 def dry_run(
@@ -349,16 +262,7 @@ class Recorded(Kernels):
         if kernel == MANUAL:  # the user's function, on tensors without numbers
             return Kernel(self.recorder, target, False, real)
         result = _convolution(target) if target.startswith("conv.") else named(target)
-        return Kernel(self.recorder, target, self.is_own(target, kernel, kwargs), result)
-
-    def is_own(self, target: str, kernel: str, kwargs: dict[str, Any]) -> bool:
-        """Whether a kernel of this suite computes the operation, rather than torch on elements as they come."""
-        name = target.split(".")[1]
-        if not self.layout:
-            return False
-        if kernel in ("matmul", "rowsum") or target.startswith("conv.") or name.startswith(OWN):
-            return True
-        return self.anywhere and fixed(name, kwargs, self.threads) is not None
+        return Kernel(self.recorder, target, self.own(target, kernel, kwargs) is not None, result)
 
     def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
         """The kernel of a product or a sum over blocks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from miniapps.partition.pricing.dry import Array, Event, KernelCall, Moves, Sent
+from miniapps.partition.pricing.events import Array, Event, KernelCall, Moves, Sent
 from miniapps.untrusted.program import Work
 
 PREFIX = "kernel "

@@ -19,7 +19,8 @@ from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.execution.place import Place
-from miniapps.partition.pricing.dry import Arrived, Event, KernelCall, Sent, Summed, dry_step
+from miniapps.partition.graphs.graph import ITEMSIZE
+from miniapps.partition.pricing.events import Arrived, Event, KernelCall, Sent, Summed
 from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
@@ -27,7 +28,6 @@ from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 WIDTH = 4  # bytes of a weight
 NOTHING = 0, 0, 0, 0
 STATES = 2  # arrays of Adam for each weight
-ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8, "int32": 4, "bool": 1}
 
 
 def program_of(
@@ -42,6 +42,8 @@ def program_of(
 ) -> Program:
     """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
     for `dry_run`, whose errors it raises."""
+    from miniapps.partition.pricing.dry import dry_step
+
     numbers: dict[Work, int] = {}
     classes = []
 
@@ -163,7 +165,7 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) ->
         label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
         return Wait(
             f"sum before {name}", "reduction", _along(mesh, event.group), label, event.elements,
-            ITEMSIZES[event.dtype], max(event.blocks, 1), event.scatters,
+            ITEMSIZE[event.dtype], max(event.blocks, 1), event.scatters,
         )  # fmt: skip
     offsets = tuple(_steps(mesh, rank, peer) for peer, _ in event.to)
     nbytes = sum(n for _, n in event.to)

@@ -27,7 +27,8 @@ from miniapps.partition.execution.given import constant_of, part_of
 from miniapps.partition.execution.relay import Relay
 from miniapps.partition.execution.totals import Total
 from miniapps.partition.pricing.alone import Alone, Nobody
-from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
+from miniapps.partition.pricing.dry import dry_run
+from miniapps.partition.pricing.events import KernelCall, Sent
 
 SMALL = 0.05  # standard deviation of parameters
 TRIES, EMPTY = 20, 200  # runs and calls by which a clock measures itself

@@ -24,6 +24,7 @@ from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, re
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
+from miniapps.untrusted.program import mesh_text
 
 GUARANTEE, RANKS = "guarantee", "ranks"
 USUAL = ("none", "layout")  # guarantees
@@ -164,7 +165,7 @@ def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
 
 
 def _mesh(drawn: Drawn, carriers: Mapping[str, str]) -> Mesh:
-    return parse(",".join(f"{name}={n}" for name, n in drawn.mesh.items()), carriers, drawn.ranks)
+    return parse(mesh_text(drawn.mesh), carriers, drawn.ranks)
 
 
 def _choices(text: str, where: str) -> Choices:

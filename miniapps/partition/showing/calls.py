@@ -8,7 +8,8 @@ from typing import Any
 
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.pricing.dry import Array, KernelCall, Moves, dry_run
+from miniapps.partition.pricing.dry import dry_run
+from miniapps.partition.pricing.events import Array, KernelCall, Moves
 from miniapps.partition.showing.explain import table
 
 

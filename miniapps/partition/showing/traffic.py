@@ -30,7 +30,8 @@ from miniapps.partition.cuts.steps import (
     Window,
     step_results,
 )
-from miniapps.partition.planning.decide import ITEMSIZE, placed
+from miniapps.partition.graphs.graph import ITEMSIZE
+from miniapps.partition.planning.decide import placed
 from miniapps.partition.planning.schedule import scheduled
 
 

@@ -12,7 +12,8 @@ from miniapps.partition.execution import run
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.planning.recipes import plan_of
-from miniapps.partition.pricing.dry import Array, KernelCall, Sent, Summed, dry_run, dry_step
+from miniapps.partition.pricing.dry import dry_run, dry_step
+from miniapps.partition.pricing.events import Array, KernelCall, Sent, Summed
 from miniapps.partition.showing.traffic import Counter as Traffic
 from tests.miniapps.partition.graphs import exported
 

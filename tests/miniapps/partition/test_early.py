@@ -8,7 +8,8 @@ from miniapps.partition import models  # noqa: E402
 from miniapps.partition.cuts.mesh import Mesh  # noqa: E402
 from miniapps.partition.cuts.steps import Reduce, step_operands, step_results  # noqa: E402
 from miniapps.partition.planning.early import gradient_sums, overlapped  # noqa: E402
-from miniapps.partition.pricing.dry import KernelCall, Summed, dry_run  # noqa: E402
+from miniapps.partition.pricing.dry import dry_run  # noqa: E402
+from miniapps.partition.pricing.events import KernelCall, Summed  # noqa: E402
 from miniapps.partition.showing.traffic import Counter  # noqa: E402
 from tests.miniapps.partition.graphs import planned  # noqa: E402
 

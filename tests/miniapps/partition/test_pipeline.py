@@ -17,7 +17,8 @@ from miniapps.partition.graphs.repeat import joins, split
 from miniapps.partition.planning.pipeline import divided, staged
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.partition.planning.schedule import chain, scheduled, simulate, steps_of
-from miniapps.partition.pricing.dry import Arrived, Sent, dry_run, dry_step
+from miniapps.partition.pricing.dry import dry_run, dry_step
+from miniapps.partition.pricing.events import Arrived, Sent
 from miniapps.partition.pricing.pipeline import bubble, pipeline_of
 from miniapps.partition.showing.traffic import Counter
 from tests.miniapps.partition.graphs import exported

@@ -15,7 +15,8 @@ from miniapps.partition.commands import main
 from miniapps.partition.cuts.mesh import parse
 from miniapps.partition.planning.recipes import deck_of, plan_of
 from miniapps.partition.pricing.candidates import candidates
-from miniapps.partition.pricing.dry import KernelCall, Sent, dry_run
+from miniapps.partition.pricing.dry import dry_run
+from miniapps.partition.pricing.events import KernelCall, Sent
 from miniapps.partition.pricing.keys import counts_of, work_of
 from miniapps.partition.pricing.program import classes_of, program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
@@ -168,7 +169,10 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     [
         (["search", "gpt", "--ranks", "2"], "--calibration DIR is missing"),
         (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
-        (["search", "gpt", "--ranks", "11", "--machine", "x"], "no recipe of gpt has a mesh of them"),
+        (
+            ["search", "gpt", "--ranks", "11", "--machine", "x"],
+            "no recipe has a mesh of 11 ranks (dp over data=11",
+        ),
         (["search", "gpt", "--ranks", "2", "--recipe", "nope", "--machine", "x"], "unknown recipe"),
         (["explain", "mlp", "--calibration", "nowhere"], "nowhere"),
         (["explain", "mlp", "--machine", "nowhere.toml"], "nowhere.toml"),
