@@ -39,7 +39,7 @@ def shapes(options) -> list[dict]:
             out_of = np.arange(len(cases)) % FOLDS == fold
             model = KernelTimes(*(column[~out_of] for column in columns), region=region)
             x, flops, nbytes, seconds = (column[out_of] for column in columns)
-            predicted, outside[out_of] = model.seconds(x, flops, nbytes)
+            predicted, _, outside[out_of] = model.seconds(x, flops, nbytes)
             errors[out_of] = np.abs(np.log(predicted / seconds))
         for place, beyond in PLACES.items():
             own = errors[outside == beyond]

@@ -46,16 +46,18 @@ def known():
 
 
 def test_a_measured_size_has_its_time_and_another_one_that_of_the_model(known):
-    seconds, marks = WorkTimes(known).seconds([product_of(32), product_of(40), product_of(500)])
+    seconds, errors, marks = WorkTimes(known).seconds([product_of(32), product_of(40), product_of(500)])
+    assert errors[0] == 0 < errors[1] < errors[2]
     assert seconds[0] == 1e-6 + 2 * 32**3 / 50e9
     assert seconds[1] == pytest.approx(1e-6 + 2 * 40**3 / 50e9, rel=0.02)
     assert marks == ["sizes of mm, torch, float32"]
-    assert WorkTimes(known).seconds([product_of(40)])[1] == []
+    assert WorkTimes(known).seconds([product_of(40)])[-1] == []
 
 
 def test_few_sizes_scale_the_nearest_one_and_are_marked(known):
     assert FEWEST > 2
-    seconds, marks = WorkTimes(known).seconds([elements(8000)])
+    seconds, errors, marks = WorkTimes(known).seconds([elements(8000)])
+    assert 0.1 < errors[0] < 1.0  # the two sizes do not scale into each other
     assert 5e-6 < seconds[0] <= 10e-6
     assert marks == [f"other sizes than the few (below {FEWEST}) of add, torch, float32"]
 
@@ -142,6 +144,23 @@ def test_a_step_takes_its_parts(known):
     assert [(name, calls) for name, calls, *_ in kernels_of(found)] == [
         ("mm torch float32 float32 by 3", 3.0), ("add torch float32 float32 by 1", 2.0),
     ]  # fmt: skip
+
+
+def test_the_interval_has_the_errors_of_the_kernels_models(known):
+    """Those of one kernel are off together, and equally in every program."""
+    quiet = replace(known, noise=np.zeros((0, 1)), delays=np.zeros(1))
+    prices = Prices([quiet])
+
+    def spread(*works):
+        one = program(works, [tuple((k, 1) for k in range(len(works)))])
+        return np.log(prices.of(one, replays=1000, clock="wall").samples)
+
+    exact, scaled = spread(elements(1000)), spread(elements(8000))
+    assert exact.std() < 0.03  # the machine's rate
+    assert scaled.std() > 3 * exact.std()
+    assert spread(elements(8000), elements(8001)).std() == pytest.approx(scaled.std(), rel=0.1)
+    mixed = spread(product_of(64), elements(8000))
+    assert np.corrcoef(mixed, scaled)[0, 1] > 0.5
 
 
 def test_ranks_wait_for_the_slowest_and_messages_cost(known):

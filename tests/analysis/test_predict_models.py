@@ -66,10 +66,24 @@ def test_products_of_other_shapes_are_near_those_measured():
     known, new = shapes[:80], shapes[80:]
     times = KernelTimes(known, *kernel(known))
     flops, nbytes, seconds = kernel(new)
-    predicted, outside = times.seconds(new, flops, nbytes)
+    predicted, _, outside = times.seconds(new, flops, nbytes)
     inside = ~outside
     assert inside.sum() >= 20
     assert np.exp(np.abs(np.log(predicted / seconds))[inside].mean()) < 1.03
+
+
+def test_the_stated_errors_hold_as_often_as_a_normal_distribution_says():
+    """Times with steps and noise of 5 %, as caches and clocks make them."""
+    rng = np.random.default_rng(3)
+    shapes = np.rint(2.0 ** rng.uniform(3, 9, (400, 3)))
+    flops, nbytes, seconds = kernel(shapes)
+    seconds = seconds * np.where(shapes[:, 1] > 100, 1.3, 1.0) * np.exp(0.05 * rng.standard_normal(400))
+    known, new = slice(0, 60), slice(60, None)
+    times = KernelTimes(shapes[known], flops[known], nbytes[known], seconds[known])
+    predicted, errors, outside = times.seconds(shapes[new], flops[new], nbytes[new])
+    off = (np.abs(np.log(predicted / seconds[new])) / errors)[~outside]
+    assert 0.7 < np.mean(off < 1.2816) < 0.95  # 80 % of a normal distribution
+    assert errors.min() > 0.03
 
 
 def test_a_shape_outside_of_all_measured_is_said_to_be_and_takes_the_sum_alone():
@@ -77,7 +91,7 @@ def test_a_shape_outside_of_all_measured_is_said_to_be_and_takes_the_sum_alone()
     shapes = np.rint(2.0 ** np.random.default_rng(1).uniform(3, 6, (20, 3)))
     flops, nbytes, _ = kernel(shapes)
     seconds = 2e-6 + flops / 2e10 + nbytes / 1e10
-    predicted, outside = KernelTimes(shapes, flops, nbytes, seconds).seconds(
+    predicted, _, outside = KernelTimes(shapes, flops, nbytes, seconds).seconds(
         [[4096, 4096, 4096]], [1e12], [1e6]
     )
     assert outside.tolist() == [True]

@@ -49,8 +49,9 @@ def test_its_kernels_predict_their_own_shapes(read):
     products = read.of("matmul.own")
     columns = list(DIMS["matmul"])
     measured = [products[each].to_numpy(float) for each in (columns, "flops", "nbytes", "seconds")]
-    predicted, outside = KernelTimes(*measured).seconds(*measured[:3])
+    predicted, errors, outside = KernelTimes(*measured).seconds(*measured[:3])
     assert not outside.any()
+    assert np.isfinite(errors).all() and (errors > 0).all()
     assert np.isfinite(predicted).all() and (predicted > 0).all()
 
 

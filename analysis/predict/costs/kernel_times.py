@@ -4,7 +4,7 @@ A kernel's time is about fixed + flops / rate + bytes / bandwidth, fitted by rel
 ratio of the time to this sum is smooth in the logarithms of the dims, apart from steps at cache and vector lengths. A
 Gaussian process models the logarithm of the ratio over log2 of the dims. Its constant mean, length per dim and noise
 maximise the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from the measured
-shapes, the process reverts to its mean. Shapes outside the hull of the measured ones are marked as extrapolated.
+shapes, the process reverts to its mean. Its variance there is the error of a predicted time. Shapes outside the hull of the measured ones are marked as extrapolated.
 
 torch's convolution has several kernels, and the shape selects one (`use_mkldnn` in ATen's Convolution.cpp). A single
 image of up to 20,480 numbers with a window of up to 3 runs in torch's own loop, all others in oneDNN. oneDNN has a
@@ -75,13 +75,19 @@ class KernelTimes:
             design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None
         )[0]
         self._weights = cho_solve(factor, y - design @ self._trend)
+        self._factor = factor
 
-    def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray]:
-        """((n,) seconds, (n,) whether the shape is outside the measured ones)."""
+    def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, (n,) whether the shape is
+        outside the measured ones)."""
         dims, x, terms = self._inputs(shapes, flops, nbytes)
-        y = self._trend[0] + self._covariance(x, self._x) @ self._weights
+        between = self._covariance(x, self._x)
+        y = self._trend[0] + between @ self._weights
         outside = np.array([not inside_hull(self._dims, point) for point in dims])
-        return np.exp(y) * (terms @ self._coefficients), outside
+        known = (between * cho_solve(self._factor, between.T).T).sum(axis=1)
+        process, noise = np.exp(2 * self._parameters[-2:])
+        errors = np.sqrt(np.maximum(process - known, 0.0) + noise)
+        return np.exp(y) * (terms @ self._coefficients), errors, outside
 
     def _inputs(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(log2 of the dims (n, dims), inputs of the process (n, inputs), terms of the sum (n, terms))."""

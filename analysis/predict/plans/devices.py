@@ -25,15 +25,14 @@ class DeviceTimes:
 
     device: Device
 
-    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, list[str]]:
-        """((n,) seconds of a call of each work, what was not measured: nothing was)."""
+    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """((n,) seconds of a call of each work, no known errors, what was not measured: nothing was)."""
         device = self.device
         flops = np.array([work.flops for work in works], float) / (device.product * device.achieved)
         nbytes = np.array([work.nbytes for work in works], float) * device.width / FLOAT / device.memory
         moved = np.array([work.nbytes > 0 or work.flops > 0 for work in works])
-        return np.where(moved, device.launch + np.maximum(flops, nbytes), 0.0), [
-            "all kernels, from a machine file"
-        ]
+        seconds = np.where(moved, device.launch + np.maximum(flops, nbytes), 0.0)
+        return seconds, np.zeros(len(works)), ["all kernels, from a machine file"]
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): copies read and write their bytes."""

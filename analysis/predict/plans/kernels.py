@@ -1,7 +1,8 @@
 """Seconds of the works of a program, from a calibration that measured such works (`miniapps.calibrate.programs`).
 
-A work of the same kernel and size has the measured time. Other sizes get a model of the kernel (`KernelTimes`). With
-fewer measured sizes than it needs, the time scales with the terms of the nearest one.
+A work of the same kernel and size has the measured time. Other sizes get a model of the kernel (`KernelTimes`), which
+says how far off it may be. With fewer measured sizes than it needs, the time scales with the operations or bytes of the
+nearest one; how far off that is, the measured sizes say of each other.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
+from math import log
 
 import numpy as np
 import pandas as pd
@@ -23,6 +26,7 @@ from miniapps.untrusted.program import Work
 
 FEWEST = 6  # sizes for a model of a kernel
 MOST = 64  # sizes that a model is fitted to: its time grows with their cube
+UNKNOWN = 0.3  # error of a scaled time, of its logarithm, in a calibration with one size of every kernel
 REST, KERNEL = "rest", "kernel "
 _PARTS = re.compile(
     r"(?P<name>traced events|\S+)(?: (?P<by>own|torch)\b)?(?P<dtypes>(?: (?:bool|[a-z]*(?:int|float|complex)\d+)'?)*)"
@@ -56,25 +60,36 @@ class WorkTimes:
                 "the plans to be priced: fpna calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
             )
 
-    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, list[str]]:
-        """((n,) seconds of a call of each work, what of them was not measured). Raises Unreachable as `require`."""
+    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """((n,) seconds of a call of each work, (n,) standard deviations of their logarithms, 0 where they were
+        measured, what was not measured). Raises Unreachable as `require`."""
         self.require(works)
         marks: dict[str, list[str]] = {}
-        found = np.empty(len(works))
+        found, errors = np.empty(len(works)), np.zeros(len(works))
         by: dict[str, list[int]] = {}
         for k, work in enumerate(works):
             by.setdefault(work.key, []).append(k)
         for key, places in by.items():
-            found[places], mark = self._of(key, [works[k] for k in places])
+            found[places], errors[places], mark = self._of(key, [works[k] for k in places])
             if mark:
                 marks.setdefault(mark, []).append(readable(key))
-        return found, [
+        return found, errors, [
             f"{mark} of {names[0] if len(names) == 1 else f'{len(names)} kernels'}"
             for mark, names in marks.items()
         ]
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): calls, views, copies, copied bytes."""
+        return np.asarray(counts, float) @ self._between[0]
+
+    @property
+    def rest_error(self) -> float:
+        """Standard deviation of the logarithm of what `rest` returns for a whole step."""
+        return self._between[1]
+
+    @cached_property
+    def _between(self) -> tuple[np.ndarray, float]:
+        """((4,) seconds of each of the counts between calls, error of their sum)."""
         measured = self._by_key.get(REST)
         if measured is None:
             raise Unreachable(f"{self.calibration.path}: measured no step of a plan; calibrate with --plan")
@@ -83,19 +98,29 @@ class WorkTimes:
         scale = np.maximum(design.max(axis=0), 1.0)
         weight = 1.0 / np.sqrt(seconds.mean() * (seconds + 1e-6))  # between absolute and relative squares
         fitted = nnls(design / scale * weight[:, None], seconds * weight)[0] / scale
-        return np.asarray(counts, float) @ fitted
+        free = max(len(design) - np.count_nonzero(fitted), 1)
+        off = np.log(np.maximum(design @ fitted, 1e-9) / seconds)
+        return fitted, float(np.sqrt((off**2).sum() / free))
 
-    def _of(self, key: str, works: list[Work]) -> tuple[np.ndarray, str]:
+    @cached_property
+    def _scaling(self) -> float:
+        """The error of scaling from a single size: that of kernels with several sizes."""
+        known = [_scaling_error(rows.iloc[:FEWEST]) for rows in self._by_key.values() if len(rows) > 1]
+        return float(np.sqrt(np.mean(np.square(known)))) if known else UNKNOWN
+
+    def _of(self, key: str, works: list[Work]) -> tuple[np.ndarray, np.ndarray, str]:
         measured = self._by_key[key]
         known = dict(zip(measured["dims"], measured["seconds"], strict=True))
         found = np.array([known.get(work.dims, np.nan) for work in works])
+        errors = np.zeros(len(works))
         new = np.flatnonzero(np.isnan(found))
         if not len(new):
-            return found, ""
+            return found, errors, ""
         wanted = [works[k] for k in new]
         if len(measured) < FEWEST:
             found[new] = [_scaled(measured, work) for work in wanted]
-            return found, f"other sizes than the few (below {FEWEST})"
+            errors[new] = _scaling_error(measured) if len(measured) > 1 else self._scaling
+            return found, errors, f"other sizes than the few (below {FEWEST})"
         if key not in self._models:
             rows = _spread_out(measured, MOST)
             with threadpool_limits(1):  # small systems: threads would wait for each other
@@ -103,11 +128,10 @@ class WorkTimes:
                     np.array(rows["dims"].tolist(), float), rows["flops"], rows["nbytes"], rows["seconds"]
                 )
         shapes = np.array([work.dims for work in wanted], float)
-        seconds, outside = self._models[key].seconds(
+        found[new], errors[new], outside = self._models[key].seconds(
             shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
         )
-        found[new] = seconds
-        return found, "sizes" if outside.any() else ""
+        return found, errors, "sizes" if outside.any() else ""
 
 
 def works_in(calibration: Calibration) -> pd.DataFrame:
@@ -148,6 +172,16 @@ def _scaled(measured: pd.DataFrame, work: Work) -> float:
         ratio = max(work.nbytes, 1) / max(near["nbytes"], 1.0)
     overhead = min(1.0, 2e-6 / near["seconds"])  # a short call is mostly overhead
     return float(near["seconds"] * (overhead + (1.0 - overhead) * ratio))
+
+
+def _scaling_error(measured: pd.DataFrame) -> float:
+    """Root mean square of ln(scaled / measured) of each size, scaled from the nearest of the others."""
+    off = []
+    for k in range(len(measured)):
+        row = measured.iloc[k]
+        work = Work(row["key"], row["dims"], int(row["flops"]), int(row["nbytes"]))
+        off.append(log(_scaled(measured.drop(measured.index[k]), work) / row["seconds"]))
+    return float(np.sqrt(np.mean(np.square(off))))
 
 
 def _spread_out(rows: pd.DataFrame, most: int) -> pd.DataFrame:

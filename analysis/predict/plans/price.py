@@ -1,4 +1,8 @@
-"""Prices a program: works by their kernels, waits by their messages, and a replay of all ranks with noise."""
+"""Prices a program: works by their kernels, waits by their messages, and a replay of all ranks with noise.
+
+The error of a kernel's model is the same for all its calls in a step, and in all programs of one replay, so that plans
+with the same kernels can be compared though their kernels' times are uncertain.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import log, prod
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 from msgspec.structs import astuple
@@ -16,7 +21,7 @@ from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
 from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
-from analysis.predict.plans.kernels import KERNEL, WorkTimes, works_in
+from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
@@ -85,7 +90,7 @@ class Prices:
             assert self.machine.link is not None
             times, hashed = DeviceTimes(device), ""
             messages = DeviceMessages(device.inside, self.machine.link, device.width)
-        each, marks = times.seconds(program.works)
+        each, errors, marks = times.seconds(program.works)
         nodes = ordered(program)
         order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
         work, rest = _segments(program, order, each, times)
@@ -107,6 +112,10 @@ class Prices:
         if device is None:
             busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max())
             noise, waiting, rate = self._noise(calibration, size, replays, busiest, noise_rng, rate_rng)
+            doubts = [*zip((work.key for work in program.works), often(program) * each, errors, strict=True),
+                      (REST, rest.sum(axis=0).mean(), times.rest_error)]  # fmt: skip
+            whole = total.sum(axis=0).mean() + costs.sum(axis=0).mean()
+            rate = rate * doubted(doubts, float(whole), replays, seed)
             found = simulate([step], 1, size, noise, rate, rng, waiting)
         else:  # no noise was measured
             found = quiet
@@ -299,18 +308,38 @@ def partners_in(program: Program, name: str) -> np.ndarray | None:
     return partners
 
 
-def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
-    """(key of a kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
-    program = priced.program
+def often(program: Program) -> np.ndarray:
+    """(works,) calls of each work in a step, mean over ranks."""
     calls = np.zeros(len(program.works))
     for of in program.classes:
         for segment in of.segments:
             for number, count in segment.calls:
                 calls[number] += count * len(of.ranks) / program.size
+    return calls
+
+
+def doubted(
+    parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int
+) -> np.ndarray:
+    """(replays,) factors of the time of a step of `whole` seconds. `parts`: (key, seconds, standard deviation of their
+    logarithm); parts of one key are off together."""
+    draws: dict[str, np.ndarray] = {}
+    factors = np.ones(replays)
+    for key, seconds, error in parts:
+        if error > 0 and seconds > 0:
+            if key not in draws:
+                draws[key] = np.random.default_rng([seed, crc32(key.encode())]).standard_normal(replays)
+            factors += seconds / whole * np.expm1(error * draws[key])
+    return factors
+
+
+def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
+    """(key of a kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
+    program = priced.program
     by: dict[str, tuple[float, float]] = {}
-    for work, often, each in zip(program.works, calls.tolist(), priced.each.tolist(), strict=True):
+    for work, n, each in zip(program.works, often(program).tolist(), priced.each.tolist(), strict=True):
         known = by.get(work.key, (0.0, 0.0))
-        by[work.key] = known[0] + often, known[1] + often * each
+        by[work.key] = known[0] + n, known[1] + n * each
     whole = max(sum(seconds for _, seconds in by.values()), 1e-300)
     rows = [(key.removeprefix(KERNEL), n, seconds, seconds / whole) for key, (n, seconds) in by.items()]
     return sorted(rows, key=lambda row: -row[2])
