@@ -1,19 +1,12 @@
-"""Writes a function of straight-line Python, one assignment per line; deletes variables after their last use."""
+"""Collects the assignments of a function, and compiles it; `loops` writes its source."""
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Line:
-    """The line `target = text`; `uses`: the variables that it reads."""
-
-    target: str
-    text: str
-    uses: tuple[str, ...]
+from miniapps.partition.execution.loops import Line, Text
 
 
 class Lines:
@@ -22,6 +15,7 @@ class Lines:
     def __init__(self, names: Mapping[str, Any]):
         self.names = dict(names)
         self.lines: list[Line] = []
+        self.tables: dict[str, tuple[str, ...]] = {}  # names of the constants in lists that loops read
         self._known: dict[int, str] = {}  # names by the identity of an object
         self._count = 0
 
@@ -45,26 +39,16 @@ class Lines:
         return target
 
     def text(self, given: Sequence[str], outputs: Sequence[str]) -> str:
-        """The source of `step(given, number)`: `given` holds a value for each of these variables; returns `outputs`."""
-        kept = set(outputs) | set(self.names)
-        last: dict[str, int] = {}
-        for at, line in enumerate(self.lines):
-            last.update(dict.fromkeys((line.target, *line.uses), at))
-        written = ["def step(given, number):", f"    {', '.join(given)}, = given" if given else "    pass"]
-        for at, line in enumerate(self.lines):
-            written.append(f"    {line.target} = {line.text}")
-            gone = [
-                name
-                for name in dict.fromkeys((line.target, *line.uses))
-                if last[name] == at and name not in kept
-            ]
-            if gone:
-                written.append(f"    del {', '.join(gone)}")
-        written.append(f"    return ({''.join(name + ', ' for name in outputs)})")
-        return "\n".join(written) + "\n"
+        """The source of `step(given, number)`: `given` holds a value for each of these variables; returns `outputs`.
+        Equal lines that repeat are a loop."""
+        source = Text(self.lines, self.names, given, outputs)
+        self.tables = source.tables
+        return source.text()
 
     def compiled(self, text: str, where: str) -> Callable:
-        """The function of `text`; errors name `where`."""
+        """The function of the source; errors name `where`."""
         scope = dict(self.names)
+        for table, names in self.tables.items():
+            scope[table] = [self.names[name] if name in self.names else literal_eval(name) for name in names]
         exec(compile(text, where, "exec"), scope)
         return scope["step"]

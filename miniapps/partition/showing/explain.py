@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,11 +13,14 @@ from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_results
 from miniapps.partition.graphs.flops import node_flops
 from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.graphs.periods import repeats
 from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.pricing.pipeline import Pipeline, pipeline_of
 from miniapps.partition.showing.traffic import Counter
 
 UNREACHED = "no axis reaches it"
+NUMBER = re.compile(r"\b\d+\b")  # of a layer, in the name of a module
+REPEATED = 24  # lines that are saved where equal layers are shown once
 
 
 def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
     if steps:
         lines += [
             "",
-            *table(("node", "module", "operation", "result", "bytes"), list(map(step_cells, found["steps"]))),
+            *step_lines(found["steps"]),
         ]
     return "\n".join(lines)
 
@@ -183,6 +187,22 @@ def counted(number: int, noun: str) -> str:
     """`1 stage`, `2 stages`."""
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
+
+
+def step_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line per step; steps of equal layers once, behind the number of layers."""
+    cells = list(map(step_cells, rows))
+    lines = table(("node", "module", "operation", "result", "bytes"), cells)
+    head, body, found, at = lines[0], lines[1:], [], 0
+    for of in repeats([(NUMBER.sub("", cell[1]), *cell[2:]) for cell in cells], REPEATED):
+        first, last = cells[of.begin][1], cells[of.end - of.period][1]
+        found += body[at : of.begin]
+        found.append(
+            f"x {of.count}, from {first or body[of.begin].split()[0]} to {last or body[of.end - of.period].split()[0]}:"
+        )
+        found += [f"| {line}" for line in body[of.begin : of.begin + of.period]]
+        at = of.end
+    return [head, *found, *body[at:]]
 
 
 def step_cells(row: Mapping[str, Any]) -> tuple:
