@@ -191,16 +191,19 @@ class Reduction:
         """The parts of the vector that a lossy wire encodes separately."""
         return cells_of(math.prod(self.shape), self.tensors)
 
+    def is_short(self, size: int) -> bool:
+        """Whether fewer rounds with more bytes pay among `size` ranks."""
+        return self.total_bytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
+
     def schedule(self, size: int, **context) -> Schedule:
         """The schedule of the collective among `size` ranks.
 
         `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError for an
         ordering without a schedule, and for a parameter, root or operation that does not work with so many ranks.
         """
-        short = self.total_bytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
         if self.packing is not None:
             context |= {"packing": self.packing}
-        schedule = self.entry.schedule(size, short, **context)
+        schedule = self.entry.schedule(size, self.is_short(size), **context)
         if not (self.operation.commutative or keeps_order(schedule)):
             enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(size))]
             raise ChoiceError(

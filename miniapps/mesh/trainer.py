@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
 WEIGHTS = "weights."  # prefix of the fingerprints of a parameter, by block
-STAGED = (
-    256  # the most ranks for which the stages of the plan are recorded: counting messages takes long for more
-)
 TESTED = 4  # the most batches of an evaluation
 
 
@@ -87,8 +84,7 @@ class MeshTrainer(Trainer):
             for name, array in self.data.inputs().items():
                 self.tracer.array(f"{INPUT}{name}", 0, array)
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
-            if ctx.size <= STAGED:
-                self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
+            self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
 
     def peek(self, block: int) -> np.ndarray | None:
         """This rank's part of the parameter with number `block`, which faults can strike."""

@@ -26,6 +26,9 @@ from miniapps.partition.own.problem import OwnProblem, own_problem
 from miniapps.partition.planning import recipes
 
 
+MANY = 24  # layers
+
+
 @dataclass(frozen=True)
 class Asked:
     """The requested problem with its deck, the axes that cut it, and the mesh."""
@@ -93,7 +96,7 @@ def problem_of(options: argparse.Namespace) -> models.Problem:
 def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     """The plan for the options; `ranks` as in `asked`. Raises UsageError, ChoiceError, AxisError."""
     found = asked(options, ranks)
-    graph = graph_of(found)
+    graph = graph_of(found, quick=ranks is None)
     plan = recipes.plan_of(
         found.problem, found.deck, graph, found.names, not options.no_fuse, options.overlap
     )
@@ -102,10 +105,17 @@ def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     return Planned(found.problem, found.deck, found.names, found.mesh, graph, plan, title)
 
 
-def graph_of(found: Asked) -> Graph:
-    """The graph of a problem, without memory for numbers. Raises ExportError."""
+def graph_of(found: Asked, quick: bool) -> Graph:
+    """The graph of a problem, without memory for numbers. `quick`: one of many equal layers is exported for all, so
+    that values have other names than in a run. Raises ExportError."""
     if isinstance(found.problem, OwnProblem):
         return found.problem.graph
-    from miniapps.partition.capture.shapes import shapes_of
+    from miniapps.partition.capture import shapes
 
-    return shapes_of(found.problem, found.deck)
+    of = shapes.graph_of if quick and many_layers(found) else shapes.shapes_of
+    return of(found.problem, found.deck)
+
+
+def many_layers(found: Asked) -> bool:
+    """Whether a plain export of the model takes minutes."""
+    return getattr(found.deck, "layers", 0) > MANY

@@ -14,7 +14,7 @@ from kernels.guarantees import LEVELS, ChoiceError
 from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.asking import Planned, planned
+from miniapps.partition.asking import Planned, many_layers, planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
 from miniapps.partition.own.losses import LOSSES
@@ -35,7 +35,7 @@ DOCUMENTS = {
     "partition explain": Document(
         columns("""
             model | text
-            problem | text | hash
+            problem | text? | hash; null with more than 24 layers, of which one is exported for all
             mesh | object | {axis: size}
             ranks | integer
             all_reduces | integer | per step
@@ -290,7 +290,7 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
             return searched(options)
         found = planned(options)
         plan, mesh = found.plan, found.mesh
-        shown = explain(plan, mesh, found.graph) | {
+        shown = explain(plan, mesh, found.graph, not many_layers(found)) | {
             "calls": called(options, plan, mesh),
             "notes": found.notes(),
         }

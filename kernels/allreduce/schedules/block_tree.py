@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
@@ -36,8 +37,7 @@ def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     Else every rank sends its sums to all others, and each completes the tree."""
     owners = _checked(size, owners)
     own_roots = roots((0, len(owners)), owners)
-    in_order = [owners[first] for first, _ in own_roots] == list(range(size))
-    if size > 2 and in_order and _balanced((0, len(owners)), set(own_roots)):
+    if _doubles(size, owners, own_roots):
         return _doubling(size, owners, own_roots)
     return _schedule(size, owners, whole=True)
 
@@ -56,6 +56,36 @@ def block_tree(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     scattered blocks cost one message for each subtree.
     """
     return _schedule(size, _checked(size, owners), whole=False)
+
+
+def elements_sent(
+    owners: Sequence[int], size: int, n: int, short: bool, bounds: Sequence[int] | None = None
+) -> int:
+    """The elements that `size` ranks send together for vectors of n, as `kernels.allreduce.cost` counts them message by
+    message. `short`: by `exchange`; `bounds`: of the ranks' parts in a reduce-scatter. Takes time in proportion to
+    blocks and ranks, not to pairs of ranks.
+    """
+    own_roots = roots((0, len(owners)), owners)
+    if short and _doubles(size, owners, own_roots):
+        return n * size * (size.bit_length() - 1) if bounds is None else n * (size - 1)
+    if short and bounds is None:
+        return n * len(own_roots) * (size - 1)
+    chunks = [n * rank // size for rank in range(size + 1)] if bounds is None or not short else bounds
+    collected = sum(n - (chunks[owners[first] + 1] - chunks[owners[first]]) for first, _ in own_roots)
+    if bounds is None:
+        return collected + n * (size - 1)
+    # A rank that completes more or less than its part sends the rest on.
+    kept = (
+        max(min(a[1], b[1]) - max(a[0], b[0]), 0)
+        for a, b in zip(pairwise(chunks), pairwise(bounds), strict=True)
+    )
+    return collected + n - sum(kept)
+
+
+def _doubles(size: int, owners: Sequence[int], own_roots: list[Node]) -> bool:
+    """Whether every rank owns one subtree, in order and all of one depth."""
+    in_order = [owners[first] for first, _ in own_roots] == list(range(size))
+    return size > 2 and in_order and _balanced((0, len(owners)), set(own_roots))
 
 
 def _balanced(node: Node, own_roots: set[Node]) -> bool:

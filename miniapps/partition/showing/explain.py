@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from miniapps.partition.cuts.axes import axes_of, text
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_results
@@ -23,8 +25,9 @@ NUMBER = re.compile(r"\b\d+\b")  # of a layer, in the name of a module
 REPEATED = 24  # lines that are saved where equal layers are shown once
 
 
-def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None) -> dict[str, Any]:
-    """The whole explanation, in the form of the JSON document. Without the `graph`, shares of FLOPs are 0."""
+def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None, named: bool = True) -> dict[str, Any]:
+    """The whole explanation, in the form of the JSON document. Without the `graph`, shares of FLOPs are 0. `named`:
+    whether values have the names of a run, so that the problem has its hash."""
     counter = Counter(plan, mesh)
     sent: Tally[tuple] = Tally()
     calls: Tally[tuple] = Tally()
@@ -38,7 +41,7 @@ def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None) -> dict[str, Any
         if isinstance(step, Compute) or traffic is not None:
             rows.append(row(plan, step, traffic))
     return {
-        "problem": plan.hash,
+        "problem": plan.hash if named else None,
         "mesh": dict(mesh.axes),
         "ranks": mesh.size,
         "axes": [axis_row(plan, mesh, axis.name) for axis in plan.axes],
@@ -92,7 +95,7 @@ def uncut(plan: Plan, graph: Graph | None) -> list[dict[str, Any]]:
 def axis_row(plan: Plan, mesh: Mesh, name: str) -> dict[str, Any]:
     """The row of an axis: its blocks and its carrier."""
     axis, carrier = plan.axis(name), mesh.carrier(name)
-    counts = [len(mesh.own(axis, rank)) for rank in range(mesh.size)]
+    counts = np.bincount(mesh.owners(axis), minlength=1 if carrier is None else mesh.extent(carrier)).tolist()
     return {
         "axis": name,
         "elements": axis.extent,
@@ -127,8 +130,9 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
     cut = sum(":" in value["cut"] for value in values)
     operations = sum(row["what"].startswith(("aten.", "partition.")) for row in found["steps"])
     grid = " x ".join(f"{name}={size}" for name, size in found["mesh"].items())
+    problem = f"; problem {found['problem'][:12]}" if found["problem"] else ""
     lines = [
-        f"{title}: {operations} operations, {len(values)} values, {cut} of them cut; problem {found['problem'][:12]}",
+        f"{title}: {operations} operations, {len(values)} values, {cut} of them cut{problem}",
         f"mesh {grid}: {found['ranks']} ranks",
         "",
         *table(

@@ -1,22 +1,27 @@
 """Counts the bytes that ranks send for each step of a plan on a mesh, without running it.
 
-Reductions use `block-tree` and are counted by `kernels.allreduce.cost`. For reshards and halos each rank receives the
+Reductions use `block-tree`, counted as `kernels.allreduce.cost` does. For reshards and halos each rank receives the
 elements that it lacks, once.
+
+The parts of a rank follow from its place along each axis of the mesh. So a count for all ranks is an array with one
+dim for each axis of the mesh, of length 1 where the axis changes nothing; `Counter.total` adds it up. Layers with equal
+cuts are counted once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import accumulate, product
+from functools import cache, partial, reduce
+from itertools import accumulate
 from math import prod
 
 import numpy as np
 
 from kernels.allreduce import Reduction
-from kernels.allreduce.cost import cost
-from miniapps.partition.cuts.axes import Cut, Dim
+from kernels.allreduce.schedules.block_tree import elements_sent
+from miniapps.partition.cuts.axes import Cut, Dim, merge, size_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
     STAGE,
@@ -33,6 +38,10 @@ from miniapps.partition.cuts.steps import (
 from miniapps.partition.graphs.graph import ITEMSIZE
 from miniapps.partition.planning.decide import placed
 from miniapps.partition.planning.schedule import scheduled
+
+Marks = Iterable[
+    tuple[str | None, np.ndarray]
+]  # an axis of the mesh, and the coordinate along it of each place
 
 
 @dataclass(frozen=True)
@@ -52,10 +61,9 @@ class Counter:
     def __init__(self, plan: Plan, mesh: Mesh):
         self.plan, self.mesh = plan, mesh
         self.axes = {axis.name: axis for axis in plan.axes}
-        self.own = [{axis.name: mesh.own(axis, rank) for axis in plan.axes} for rank in range(mesh.size)]
         self.passed = {id(step) for _, step in scheduled(plan, mesh) if isinstance(step, Send)}
-        self.places = cache(self._places)
-        self.schedule = cache(self._schedule)
+        self.owned, self.elements, self.shared = map(cache, (self._owned, self._elements, self._shared))
+        self.places, self.summed = cache(self._places), cache(self._summed)
 
     def step(self, step: Step) -> Traffic | None:
         """The messages of a step."""
@@ -68,74 +76,89 @@ class Counter:
 
     def reduction(self, step: Reduce) -> Traffic | None:
         """The messages of an all-reduce or reduce-scatter, over all groups of ranks that share the axes."""
-        groups = {self.mesh.group(step.axes, rank) for rank in self.executing(step)}
-        size = len(next(iter(groups)))
+        size = self.ranks(step.axes)
         if size == 1:
             return None
         before, after = (
-            [self.plan.values[name].cut for name in names] for names in (step.operands, step.results)
+            tuple(self.plan.values[name].cut for name in names) for names in (step.operands, step.results)
         )
-        scatter = before != after and all(map(partial(self.mesh.scatters, step.axes), before, after))
-        total = 0
-        for group in groups:
-            bounds = None
-            n = sum(self.elements(cut, group[0]) for cut in before)
-            if scatter:
-                parts = (sum(self.elements(cut, rank) for cut in after) for rank in group)
-                bounds = tuple(accumulate(parts, initial=0))
-                n = bounds[-1]
-            schedule = self.schedule(step.axes, group, n, step.dtype, bounds)
-            total += cost(schedule, n, ITEMSIZE[step.dtype]).bytes
-        return Traffic("reduce-scatter" if scatter else "all-reduce", step.axes, size, total)
+        scatters = before != after and all(map(partial(self.mesh.scatters, step.axes), before, after))
+        elements = self.summed(step.axes, before, after if scatters else None, step.dtype, self.at(step))
+        kind = "reduce-scatter" if scatters else "all-reduce"
+        return Traffic(kind, step.axes, size, elements * ITEMSIZE[step.dtype])
 
-    def _schedule(
+    def _summed(
         self,
         axes: tuple[str, ...],
-        group: tuple[int, ...],
-        n: int,
+        before: tuple[Cut, ...],
+        after: tuple[Cut, ...] | None,
         dtype: str,
-        bounds: tuple[int, ...] | None,
-    ):
-        """The schedule of the block tree over the product of the blocks of `axes`, owned by a group, for n elements;
-        `bounds`: of the ranks' parts in a reduce-scatter."""
-        owner = {
-            blocks: place
-            for place, rank in enumerate(group)
-            for blocks in product(*(self.own[rank][axis] for axis in axes))
-        }
-        every = product(*(range(self.axes[axis].blocks) for axis in axes))
-        collective = "allreduce" if bounds is None else "reduce-scatter"
-        reduction = Reduction("block-tree", (n,), np.dtype(dtype), collective=collective, bounds=bounds)
-        return reduction.schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
+        at: frozenset[int] | None,
+    ) -> int:
+        """The elements that a block tree over the product of the blocks of `axes` sends for partials of the cuts
+        `before`; `after`: of the ranks' parts, in a reduce-scatter."""
+        carriers = {self.mesh.carrier(axis) for axis in axes}
+        owners, size = self.owners(axes), self.ranks(axes)
+        found = 0
+        held = zip(
+            self.grouped(sum(map(self.elements, after or before)), carriers),
+            self.grouped(self.executing(at), carriers),
+            strict=True,
+        )
+        for parts, count in Tally(parts for parts, (executes, *_) in held if executes).items():
+            bounds = None if after is None else tuple(accumulate(parts, initial=0))
+            n = parts[0] if bounds is None else bounds[-1]
+            short = Reduction("block-tree", (n,), np.dtype(dtype)).is_short(size)
+            found += count * elements_sent(owners, size, n, short, bounds)
+        return found
+
+    def owners(self, axes: tuple[str, ...]) -> list[int]:
+        """The owner of each block of the product of `axes`, first axis major, as its place in its group."""
+        every = np.meshgrid(*(self.mesh.owners(self.axes[axis]) for axis in axes), indexing="ij")
+        at = {self.mesh.carrier(axis): own for axis, own in zip(axes, every, strict=True)}
+        where = np.zeros_like(every[0])
+        for name, size in self.mesh.axes:
+            if name in at:
+                where = where * size + at[name]
+        return where.ravel().tolist()
+
+    def grouped(self, array: np.ndarray, carriers: Iterable[str | None]) -> Iterator[tuple[int, ...]]:
+        """The numbers of the ranks of each group along `carriers`."""
+        names = [name for name, _ in self.mesh.axes]
+        along = [names.index(carrier) for carrier in carriers if carrier is not None]
+        whole = np.broadcast_to(array, [size for _, size in self.mesh.axes])
+        last = np.moveaxis(whole, sorted(along), range(-len(along), 0))
+        yield from map(tuple, last.reshape(-1, prod(last.shape[-len(along) :])).tolist())
 
     def send(self, step: Send | Receive) -> Traffic:
         """The messages of a value from stage to stage: what each rank of the first holds."""
         value = self.plan.values[step.operands[0]]
-        partials = [self.own[rank] for rank in self.executing(step)]
-        total = sum(
-            self.elements(value.cut, rank) * prod(len(own[axis]) for axis in value.partial)
-            for rank, own in zip(self.executing(step), partials, strict=True)
-        )
-        return Traffic("send", (STAGE,), self.ranks((STAGE,)), total * ITEMSIZE[value.dtype])
+        partials = (self.blocks(axis) for axis in value.partial)
+        held = reduce(np.multiply, partials, self.elements(value.cut) * self.executing(self.at(step)))
+        return Traffic("send", (STAGE,), self.ranks((STAGE,)), self.total(held) * ITEMSIZE[value.dtype])
 
-    def executing(self, step: Step) -> Sequence[int]:
-        """The ranks that execute a step: those of its stages; of a message, those that send it."""
+    def at(self, step: Step) -> frozenset[int] | None:
+        """The stages that execute a step, of a message those that send it; None without stages."""
         if not self.plan.stages:
-            return range(self.mesh.size)
-        at = {step.source} if isinstance(step, Send) else set(self.plan.stages[step_results(step)[0]])
-        return [rank for rank, own in enumerate(self.own) if not at.isdisjoint(own[STAGE])]
+            return None
+        return frozenset({step.source} if isinstance(step, Send) else self.plan.stages[step_results(step)[0]])
+
+    def executing(self, at: frozenset[int] | None) -> np.ndarray:
+        """1 for the ranks that have one of the stages, 0 for others."""
+        if at is None:
+            return self.constant(1)
+        owners = set(self.mesh.owners(self.axes[STAGE])[sorted(at)].tolist())
+        carrier = self.mesh.carrier(STAGE)
+        places = range(1 if carrier is None else self.mesh.extent(carrier))
+        return self.along(carrier, [int(place in owners) for place in places])
 
     def reshard(self, step: Reshard) -> Traffic:
         """The messages of a reshard: elements of the new cuts that each rank lacks."""
         values, total, moved = self.plan.values, 0, set()
+        executing = self.executing(self.at(step))
         for old, new in ((values[o], values[r]) for o, r in zip(step.operands, step.results, strict=True)):
-            for rank in self.executing(step):
-                wanted = self.elements(new.cut, rank)
-                there = prod(
-                    len(self.places(a, rank) & self.places(b, rank))
-                    for a, b in zip(old.cut, new.cut, strict=True)
-                )
-                total += (wanted - there) * ITEMSIZE[new.dtype]
+            lacking = self.elements(new.cut) - self.shared(old.cut, new.cut)
+            total += self.total(lacking * executing) * ITEMSIZE[new.dtype]
             if old.cut != new.cut:
                 moved |= {a for dim in (*old.cut, *new.cut) for _, a in placed(dim)}
         axes = tuple(name for name in self.axes if name in moved)
@@ -146,48 +169,109 @@ class Counter:
         if not step.windows:
             return None
         total = 0
+        executing = self.executing(self.at(step))
         for operand in dict.fromkeys(window.operand for window in step.windows):
             value = self.plan.values[operand]
             windows = {window.dim: window for window in step.windows if window.operand == operand}
-            for rank in self.executing(step):
-                own = [self.places(dim, rank) for dim in value.cut]
-                read = [
-                    self.read(windows[d], value.shape[d], rank) if d in windows else own[d]
-                    for d in range(len(own))
-                ]
-                there = prod(len(a & b) for a, b in zip(own, read, strict=True))
-                total += (prod(map(len, read)) - there) * ITEMSIZE[value.dtype]
+            read, there = executing, executing
+            for d, dim in enumerate(value.cut):
+                if d in windows:
+                    of = self.plan.values[windows[d].of].shape[windows[d].of_dim]
+                    every, own = self.reading(windows[d], of, value.shape[d], dim)
+                else:
+                    every = own = self.places(dim)
+                read, there = read * every, there * own
+            total += self.total(read - there) * ITEMSIZE[value.dtype]
         axes = tuple(dict.fromkeys(window.axis for window in step.windows))
         return Traffic("halo", axes, self.ranks(axes), total)
 
-    def read(self, window: Window, size: int, rank: int) -> frozenset[int]:
-        """The places that a window reads for the blocks of a rank."""
-        starts = self.axes[window.axis].at(self.plan.values[window.of].shape[window.of_dim])
-        found: set[int] = set()
-        for block in self.own[rank][window.axis]:
+    def reading(self, window: Window, of: int, size: int, dim: Dim) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of places that a window reads for the blocks of each rank, of `size` places cut as `dim`, and of
+        those that it has; `of`: the size of the dim whose blocks it serves."""
+        starts, carrier = self.axes[window.axis].at(of), self.mesh.carrier(window.axis)
+        found: dict[int, set[int]] = {
+            place: set() for place in range(1 if carrier is None else self.mesh.extent(carrier))
+        }
+        for block, owner in enumerate(self.mesh.owners(self.axes[window.axis]).tolist()):
             low, high = window.needs(starts[block], starts[block + 1])
             if window.wrap:
-                found.update(place % size for place in range(low, high))
+                found[owner].update(place % size for place in range(low, high))
             else:
-                found.update(range(max(low, 0), min(high, size)))
-        return frozenset(found)
+                found[owner].update(range(max(low, 0), min(high, size)))
+        counts = [len(read) for read in found.values()]
+        places = np.array([place for read in found.values() for place in read], int)
+        mark = carrier, np.repeat(np.arange(len(counts)), counts)
+        return self.along(carrier, counts), self.marked(len(places), [mark, *self.marks(dim, places)])
 
     def ranks(self, axes: Iterable[str]) -> int:
         """The number of ranks that share the blocks of these axes."""
         carriers = {self.mesh.carrier(axis) for axis in axes} - {None}
         return prod(self.mesh.extent(carrier) for carrier in carriers if carrier)
 
-    def elements(self, cut: Cut, rank: int) -> int:
-        """The number of elements of a value that a rank holds."""
-        return prod(len(self.places(dim, rank)) for dim in cut)
+    # ---- arrays over the mesh, of Python's integers
 
-    def _places(self, dim: Dim, rank: int) -> frozenset[int]:
-        """The places of a dim that a rank holds."""
-        found = [0]
-        for size, axis in dim:
-            mine: Iterable[int] = range(size)
+    def total(self, array: np.ndarray) -> int:
+        """The sum over all ranks."""
+        return int(array.sum()) * (self.mesh.size // array.size)
+
+    def constant(self, number: int) -> np.ndarray:
+        """The same number for all ranks."""
+        return np.full([1] * len(self.mesh.axes), number, object)
+
+    def along(self, carrier: str | None, numbers: Sequence[int]) -> np.ndarray:
+        """A number for each place along an axis of the mesh; without it one number for all ranks."""
+        return np.array(numbers, object).reshape([-1 if name == carrier else 1 for name, _ in self.mesh.axes])
+
+    def blocks(self, axis: str) -> np.ndarray:
+        """The number of blocks of an axis that a rank owns."""
+        return self.owned(axis, None)
+
+    def _owned(self, axis: str, size: int | None) -> np.ndarray:
+        """The number of elements that a rank owns of a factor of `size` elements; None: of blocks."""
+        carrier, own = self.mesh.carrier(axis), self.mesh.owners(self.axes[axis])
+        counts = [0] * (1 if carrier is None else self.mesh.extent(carrier))
+        lengths = np.ones_like(own) if size is None else np.diff(self.axes[axis].at(size))
+        for owner, length in zip(own.tolist(), lengths.tolist(), strict=True):
+            counts[owner] += length
+        return self.along(carrier, counts)
+
+    def _elements(self, cut: Cut) -> np.ndarray:
+        """The number of elements of a value that a rank holds."""
+        return reduce(np.multiply, map(self.places, cut), self.constant(1))
+
+    def _places(self, dim: Dim) -> np.ndarray:
+        """The number of places of a dim that a rank holds."""
+        factors = (self.constant(n) if axis is None else self.owned(axis, n) for n, axis in dim)
+        return reduce(np.multiply, factors, self.constant(1))
+
+    def _shared(self, one: Cut, other: Cut) -> np.ndarray:
+        """The number of elements that a rank holds in both of two cuts."""
+        return reduce(np.multiply, map(self.common, one, other), self.constant(1))
+
+    def common(self, one: Dim, other: Dim) -> np.ndarray:
+        """The number of places of a dim that a rank holds in both of two cuts."""
+        if (both := merge(one, other)) is not None:
+            return self.places(both)
+        every = np.arange(size_of(one))
+        return self.marked(len(every), [*self.marks(one, every), *self.marks(other, every)])
+
+    def marks(self, dim: Dim, places: np.ndarray) -> Marks:
+        """The coordinates along each axis of the mesh at which `places` of a dim are held."""
+        for n, axis in reversed(dim):
             if axis is not None:
-                starts = self.axes[axis].at(size)
-                mine = [e for b in self.own[rank][axis] for e in range(starts[b], starts[b + 1])]
-            found = [major * size + minor for major in found for minor in mine]
-        return frozenset(found)
+                block = np.searchsorted(self.axes[axis].at(n), places % n, "right") - 1
+                yield self.mesh.carrier(axis), self.mesh.owners(self.axes[axis])[block]
+            places = places // n
+
+    def marked(self, count: int, marks: Marks) -> np.ndarray:
+        """How many of `count` places have the coordinates of a rank in all `marks`."""
+        at: dict[str, np.ndarray] = {}
+        kept = np.ones(count, bool)
+        for carrier, coordinates in marks:
+            if carrier is not None:
+                kept &= at.setdefault(carrier, coordinates) == coordinates
+        shape = [size if name in at else 1 for name, size in self.mesh.axes]
+        where = np.ravel_multi_index(
+            [at.get(name, np.zeros(count, int)) for name, _ in self.mesh.axes], shape
+        )
+        return np.bincount(where[kept], minlength=prod(shape)).reshape(shape).astype(object)
