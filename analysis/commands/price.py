@@ -185,6 +185,12 @@ def run(options: argparse.Namespace) -> Answer:
     notes = [f"Note: not priced: {title}: {reason}." for _, title, reason in unpriced]
     marks = dict.fromkeys(mark for _, _, each in found for mark in each.extrapolated)
     notes += [f"Note: extrapolated: {', '.join(marks)}."] * bool(marks)
+    if first.fit.freedom:
+        notes.append(
+            f"Note: steps that the calibration ran whole took {first.fit.work:.2f} times the work of their parts and "
+            f"{first.fit.messages:.2f} times the messages; prices have these factors, and the interval the error that "
+            f"remains, {first.fit.error:.1%}."
+        )
     notes.append(
         "Note: kernels, between (lines of the program, copies, views), messages and waiting for late ranks are of a "
         "quiet machine; the median has its noise, too."

@@ -11,35 +11,17 @@ import time
 from statistics import median
 
 import numpy as np
-import torch
 from mpi4py import MPI
 
-from miniapps.partition import models
-from miniapps.partition.capture.shapes import graph_of
-from miniapps.partition.cuts.mesh import parse
-from miniapps.partition.execution.learn import Learner
-from miniapps.partition.execution.run import Program
-from miniapps.partition.planning.recipes import deck_of, plan_of
-from miniapps.partition.pricing.space import Drawn, space_of
-from miniapps.untrusted.program import mesh_text
+from miniapps.partition.pricing.space import Drawn, prepared, space_of
+from miniapps.partition.pricing.together import learner_of
 
 WARM, SECONDS, FEWEST = 3, 0.5, 10  # steps before, time and number of the timed ones
 
 
 def timed(comm, drawn: Drawn) -> tuple[float, float]:
     """(wall seconds, CPU seconds of this rank's thread) of a step, median."""
-    model = models.model(drawn.model)
-    deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
-    carriers = model.RECIPES[drawn.recipe]
-    plan = comm.bcast(plan_of(model, deck, graph_of(model, deck), list(carriers)) if comm.rank == 0 else None)
-    mesh = parse(mesh_text(drawn.mesh), carriers, comm.size)
-    torch.manual_seed(0)
-    network = model.module(deck)
-    whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}
-    whole |= {("buffer", key): x for key, x in network.named_buffers()}
-    whole |= {("input", str(k)): x for k, x in enumerate(model.inputs(deck))}
-    program = Program(comm, plan, mesh, drawn.level)
-    learner = Learner(program, whole)
+    learner = learner_of(comm, drawn, *prepared(drawn))
     for _ in range(WARM):
         learner.step()
     walls, used = [], []
@@ -52,7 +34,7 @@ def timed(comm, drawn: Drawn) -> tuple[float, float]:
         used.append(time.thread_time() - cpu)
         if comm.bcast(len(walls) >= FEWEST and time.perf_counter() - begun > SECONDS):
             break
-    program.free()
+    learner.program.free()
     return median(walls), median(used)
 
 

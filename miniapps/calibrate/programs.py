@@ -2,41 +2,67 @@
 
 The name of a region has the kernel and its size, `kernel mm own float32 float32 by 3@64x32x128`. `rest@...` is the time
 of a step beyond its kernels; its size: calls, views, copies, and copied bytes.
+
+Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
+of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import nan
 from statistics import median
 
 import numpy as np
 import torch
+from mpi4py import MPI
 
 from miniapps.calibrate.cases import Case
 from miniapps.learning.optimisers import Adam
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.learn import Learner
 from miniapps.partition.pricing.keys import counts_of, recorded_of, rest_of, update_of, work_of
+from miniapps.partition.pricing.program import program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import Drawn, prepared, space_of
+from miniapps.partition.pricing.together import learner_of
+from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
-from miniapps.untrusted.program import Work
+from miniapps.untrusted.program import Work, to_json
 
 TURNS = 3  # runs of a step in one round
+STEPS = 5  # steps of all ranks in one round
+STEP = "step "  # before the plan, in the name of a region
 ALIKE = 0.05  # difference of shares of a processor
 
 
 def program_cases(ctx) -> list[Case]:
-    """A case per drawn plan; a step of it, of rank 0 of its mesh."""
+    """Cases of drawn plans: a step of each, of rank 0 of its mesh; and of all ranks if they are as many."""
     options = ctx.config.calibrate
     rng = np.random.default_rng([ctx.seed, 2])
     spaces = [space_of(text) for text in options.plans]
     drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(options.programs))
-    return [_case(one, ctx.options.threads) for one in (space_of(text).draw(rng) for text in drawn)]
+    return [
+        case for text in drawn for case in _cases(space_of(text).draw(rng), ctx.comm, ctx.options.threads)
+    ]
 
 
-def _case(drawn: Drawn, threads: int) -> Case:
+def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
     plan, mesh, inputs = prepared(drawn)
+    found = [_alone(drawn, plan, mesh, inputs, threads)]
+    if mesh.size == comm.size:
+        program = to_json(program_of(plan, mesh, drawn.level, str(drawn), threads=threads)).decode()
+        learner = learner_of(comm, drawn, plan, mesh, inputs, threads)
+        record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, learner=learner, program=program)
+        found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=learner.program.free))
+    return found
+
+
+def _alone(drawn: Drawn, plan: Plan, mesh: Mesh, inputs: Sequence[torch.Tensor], threads: int) -> Case:
     rehearsal = Rehearsal(plan, mesh, 0, drawn.level, inputs, threads)
     learned = {key for key, _ in plan.gradients}
     pairs = zip(plan.sources, rehearsal.parts, strict=True)
@@ -44,6 +70,25 @@ def _case(drawn: Drawn, threads: int) -> Case:
     works = [work_of(event) for event in rehearsal.timed]
     record = partial(_record, rehearsal=rehearsal, works=works, optimiser=Adam(weights), weights=weights)
     return Case(f"program {drawn}", rehearsal.run, {}, record=record)
+
+
+def _record_steps(tracer: Tracer, name: str, comm, learner: Learner, program: str) -> None:
+    """Record the program, and of STEPS steps with all ranks those that other processes interrupted least, each as long
+    as the rank took that got least of its processor."""
+    tracer.choice(name, -1, program, nan)
+    region, clock = tracer.name(name, OTHER), tracer.clock
+    taken = np.empty((2, STEPS))  # wall seconds, share of the processor
+    for k in range(STEPS):
+        comm.Barrier()
+        begin, used = time.perf_counter(), time.thread_time()
+        learner.step()
+        wall = time.perf_counter() - begin
+        taken[:, k] = wall, min((time.thread_time() - used) / wall, 1.0)
+    walls, shares = (comm.allreduce(each, op) for each, op in zip(taken, (MPI.MAX, MPI.MIN), strict=True))
+    for wall, share in zip(walls.tolist(), shares.tolist(), strict=True):
+        if share >= shares.max() - ALIKE:
+            end = clock()
+            tracer.interval(region, end - max(round(1e9 * wall * share), 1), end)
 
 
 def _record(

@@ -4,7 +4,8 @@ A kernel's time is about fixed + flops / rate + bytes / bandwidth, fitted by rel
 ratio of the time to this sum is smooth in the logarithms of the dims, apart from steps at cache and vector lengths. A
 Gaussian process models the logarithm of the ratio over log2 of the dims. Its constant mean, length per dim and noise
 maximise the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from the measured
-shapes, the process reverts to its mean. Its variance there is the error of a predicted time. Shapes outside the hull of the measured ones are marked as extrapolated.
+shapes, the process reverts to its mean. Its variance there is the error of a predicted time. Shapes outside the hull of
+the measured ones are marked as extrapolated.
 
 torch's convolution has several kernels, and the shape selects one (`use_mkldnn` in ATen's Convolution.cpp). A single
 image of up to 20,480 numbers with a window of up to 3 runs in torch's own loop, all others in oneDNN. oneDNN has a

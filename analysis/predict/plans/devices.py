@@ -24,6 +24,7 @@ class DeviceTimes:
     """Seconds of the works of a program on one device, with the interface of `WorkTimes`."""
 
     device: Device
+    rest_error: float = 0.0  # unknown
 
     def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """((n,) seconds of a call of each work, no known errors, what was not measured: nothing was)."""

@@ -73,10 +73,14 @@ class WorkTimes:
             found[places], errors[places], mark = self._of(key, [works[k] for k in places])
             if mark:
                 marks.setdefault(mark, []).append(readable(key))
-        return found, errors, [
-            f"{mark} of {names[0] if len(names) == 1 else f'{len(names)} kernels'}"
-            for mark, names in marks.items()
-        ]
+        return (
+            found,
+            errors,
+            [
+                f"{mark} of {names[0] if len(names) == 1 else f'{len(names)} kernels'}"
+                for mark, names in marks.items()
+            ],
+        )
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): calls, views, copies, copied bytes."""

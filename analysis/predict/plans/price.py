@@ -12,7 +12,6 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import log, prod
 from typing import Protocol
-from zlib import crc32
 
 import numpy as np
 from msgspec.structs import astuple
@@ -22,6 +21,7 @@ from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
 from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
 from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
+from analysis.predict.plans.whole import Whole, doubted, off, whole_of
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
@@ -34,6 +34,7 @@ from miniapps.untrusted.program import Program
 MODEL = "plan-1"
 MOST, FEWEST = 40_000_000, 8  # simulated waits of all ranks and replays; replays
 NOTHING = np.ones(1)
+UNFITTED = Whole()
 ROUNDING_S = 1e-12
 
 
@@ -42,7 +43,7 @@ class Priced:
     """The price of a step. Seconds of each rank: `compute` of kernels, `overhead` between them, `communication`,
     `waiting` for ranks that are late, each (ranks,). `clock`: of the replays. `memory` (ranks,): bytes. `each`
     (works,): seconds of a call. `calibration`: the hash of the one with the kernels. `extrapolated`: what was not
-    measured."""
+    measured. `fit`: the factors of its whole steps, which the seconds have."""
 
     program: Program
     compute: np.ndarray
@@ -55,6 +56,7 @@ class Priced:
     each: np.ndarray
     calibration: str
     extrapolated: tuple[str, ...]
+    fit: Whole
 
     @property
     def samples(self) -> np.ndarray:
@@ -71,52 +73,40 @@ class Prices:
         self.machine = machine or Machine()
         self._calibrations = calibrations
         self._times: dict[str, WorkTimes] = {}
+        self._wholes: dict[str, Whole] = {}
 
     def of(self, program: Program, *, replays: int = 200, clock: str = "cpu", seed: int = 1) -> Priced:
         """The price of a program. Replay k has the same machine rate for every program of one seed. Raises Unreachable
         for kernels or messages without a price."""
-        size = program.size
-        device = self.machine.device
+        size, device = program.size, self.machine.device
         messages: Messages
         times: WorkTimes | DeviceTimes
         if device is None:
             calibration = self._nearest(size, "programs")
-            if calibration.path not in self._times:
-                self._times[calibration.path] = WorkTimes(calibration)
-            times = self._times[calibration.path]
+            times, hashed = self._works(calibration), calibration.hash
             messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
-            hashed = calibration.hash
+            fit = self._whole(calibration)
         else:
             assert self.machine.link is not None
-            times, hashed = DeviceTimes(device), ""
+            times, hashed, fit = DeviceTimes(device), "", UNFITTED
             messages = DeviceMessages(device.inside, self.machine.link, device.width)
-        each, errors, marks = times.seconds(program.works)
-        nodes = ordered(program)
-        order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
-        work, rest = _segments(program, order, each, times)
-        costs, local = _costs(program, order, messages, size if device is None else device.node)
-        work[:-1] += local  # what a reduction does on each rank alone
-        total = work + rest
-        ends = _ending(program, order)
-        waits = [
-            Wait(
-                name, costs[k], partners_in(program, name), np.where(ends[k], 0.0, total[k]),
-                np.where(ends[k], total[k], 0.0), NOTHING, NOTHING,
-            )
-            for name, k in order.items()
-        ]  # fmt: skip
-        step = Step(waits, [(order[name], posts, ended) for name, posts, ended in nodes], total[-1], NOTHING)
-        replays = int(np.clip(MOST // max(size * len(costs), 1), FEWEST, replays))
+        laid = _laid_out(program, times, messages, size if device is None else device.node, fit)
+        replays = int(np.clip(MOST // max(laid.costs.size, 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
-        quiet = simulate([step], 1, size, Quiet(), np.ones(1), rng)
+        quiet, worked = laid.quiet(), (laid.work + laid.rest).sum(axis=0) + laid.costs.sum(axis=0)
         if device is None:
-            busiest = float((total.sum(axis=0) + costs.sum(axis=0)).max())
-            noise, waiting, rate = self._noise(calibration, size, replays, busiest, noise_rng, rate_rng)
-            doubts = [*zip((work.key for work in program.works), often(program) * each, errors, strict=True),
-                      (REST, rest.sum(axis=0).mean(), times.rest_error)]  # fmt: skip
-            whole = total.sum(axis=0).mean() + costs.sum(axis=0).mean()
-            rate = rate * doubted(doubts, float(whole), replays, seed)
-            found = simulate([step], 1, size, noise, rate, rng, waiting)
+            noise, waiting, rate = self._noise(
+                calibration, size, replays, float(worked.max()), noise_rng, rate_rng
+            )
+            keys = (work.key for work in program.works)
+            doubts = [
+                *zip(keys, often(program) * laid.each, laid.errors, strict=True),
+                (REST, laid.rest.sum(axis=0).mean(), laid.rest_error),
+            ]
+            rate *= doubted(doubts, float(worked.mean()), replays, seed) * off(
+                fit, program.title, replays, seed
+            )
+            found = simulate([laid.step], 1, size, noise, rate, rng, waiting)
         else:  # no noise was measured
             found = quiet
         memory = np.empty(size)
@@ -127,13 +117,32 @@ class Prices:
                 f"rank {int(memory.argmax())} needs {memory.max() / 1e9:.3g} GB, and a device has "
                 f"{device.capacity / 1e9:.3g} GB; use more ranks, or a mesh that cuts more"
             )
-        worked = total.sum(axis=0) + costs.sum(axis=0)
         waited = quiet.wall[0] - worked
         return Priced(
-            program, work.sum(axis=0), rest.sum(axis=0), costs.sum(axis=0),
-            np.where(waited > ROUNDING_S, waited, 0.0), found, clock, memory, each, hashed,
-            (*marks, *messages.extrapolated),
+            program, laid.work.sum(axis=0), laid.rest.sum(axis=0), laid.costs.sum(axis=0),
+            np.where(waited > ROUNDING_S, waited, 0.0), found, clock, memory, laid.each, hashed,
+            (*laid.marks, *messages.extrapolated), fit,
         )  # fmt: skip
+
+    def _works(self, calibration: Calibration) -> WorkTimes:
+        if calibration.path not in self._times:
+            self._times[calibration.path] = WorkTimes(calibration)
+        return self._times[calibration.path]
+
+    def _whole(self, calibration: Calibration) -> Whole:
+        """How far off the prices of the steps are that a calibration ran with all ranks."""
+        if calibration.path not in self._wholes:
+            rows = []
+            messages = _Calibrated(self, calibration.size, calibration.cores)
+            for program, seconds in calibration.steps:
+                try:
+                    laid = _laid_out(program, self._works(calibration), messages, program.size)
+                except Unreachable:  # other ranks than the measured one call other kernels
+                    continue
+                exposed = float(laid.costs.sum(axis=0).mean())
+                rows.append((float(laid.quiet().wall[0]) - exposed, exposed, seconds))
+            self._wholes[calibration.path] = whole_of(*np.array(rows, float).reshape(-1, 3).T)
+        return self._wholes[calibration.path]
 
     def _noise(
         self, calibration: Calibration, size: int, replays: int, busiest: float, rng, rate_rng
@@ -208,6 +217,50 @@ class _Calibrated:
             turns = turns_of(self._ranks, self._cores, calibration.size, calibration.cores)
             self._known[calibration.path] = Collectives(calibration, self._prices.machine.link, turns)
         return self._known[calibration.path]
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """A step to be replayed. `each`, `errors` (works,): seconds of a call of each work, and of their logarithms;
+    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (waits + 1, ranks), `costs` (waits, ranks): seconds of kernels,
+    of all between them, of messages."""
+
+    each: np.ndarray
+    errors: np.ndarray
+    rest_error: float
+    marks: Sequence[str]
+    work: np.ndarray
+    rest: np.ndarray
+    costs: np.ndarray
+    step: Step
+
+    def quiet(self) -> Replays:
+        """One replay without noise."""
+        return simulate([self.step], 1, self.work.shape[1], Quiet(), np.ones(1), np.random.default_rng(0))
+
+
+def _laid_out(
+    program: Program, times: WorkTimes | DeviceTimes, messages: Messages, node: int, fit: Whole = UNFITTED
+) -> _Laid:
+    """The step of a program with the factors of a `fit`; `node`: ranks of a node."""
+    each, errors, marks = times.seconds(program.works)
+    each = each * fit.work
+    nodes = ordered(program)
+    order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
+    work, rest = _segments(program, order, each, times)
+    costs, local = _costs(program, order, messages, node)
+    work[:-1] += fit.work * local  # what a reduction does on each rank alone
+    rest, costs = fit.work * rest, fit.messages * costs
+    total, ends = work + rest, _ending(program, order)
+    waits = [
+        Wait(
+            name, costs[k], partners_in(program, name), np.where(ends[k], 0.0, total[k]),
+            np.where(ends[k], total[k], 0.0), NOTHING, NOTHING,
+        )
+        for name, k in order.items()
+    ]  # fmt: skip
+    step = Step(waits, [(order[name], posts, ended) for name, posts, ended in nodes], total[-1], NOTHING)
+    return _Laid(each, errors, times.rest_error, marks, work, rest, costs, step)
 
 
 def ordered(program: Program) -> list[tuple[str, bool, bool]]:
@@ -316,21 +369,6 @@ def often(program: Program) -> np.ndarray:
             for number, count in segment.calls:
                 calls[number] += count * len(of.ranks) / program.size
     return calls
-
-
-def doubted(
-    parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int
-) -> np.ndarray:
-    """(replays,) factors of the time of a step of `whole` seconds. `parts`: (key, seconds, standard deviation of their
-    logarithm); parts of one key are off together."""
-    draws: dict[str, np.ndarray] = {}
-    factors = np.ones(replays)
-    for key, seconds, error in parts:
-        if error > 0 and seconds > 0:
-            if key not in draws:
-                draws[key] = np.random.default_rng([seed, crc32(key.encode())]).standard_normal(replays)
-            factors += seconds / whole * np.expm1(error * draws[key])
-    return factors
 
 
 def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:

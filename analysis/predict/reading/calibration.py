@@ -16,6 +16,9 @@ from analysis.predict.reading.cores import cores_of
 from analysis.predict.reading.measured import hash_of_run
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
+from miniapps.untrusted import Refused
+from miniapps.untrusted.program import Program
+from miniapps.untrusted.records import decode
 
 # Quantiles of a case's times that stand for a quiet machine; the model adds noise separately. A call that waits for
 # other ranks meets the noise of all of them: on a busy machine, nearly every call does.
@@ -32,7 +35,8 @@ class Calibration:
     `nbytes`, `spread` (standard deviation of the logarithm between rounds), and every parameter, NaN if a case lacks
     it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
     in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
-    in the trace. `cores`: of all ranks together, None if a trace does not say."""
+    in the trace. `cores`: of all ranks together, None if a trace does not say. `steps`: programs that all ranks ran,
+    and the seconds of a step on a quiet machine."""
 
     path: str
     size: int
@@ -44,6 +48,7 @@ class Calibration:
     environment: Mapping[str, object]
     hash: str
     cores: int | None = None
+    steps: tuple[tuple[Program, float], ...] = ()
 
     def of(self, prefix: str) -> pd.DataFrame:
         """The cases whose region begins with `prefix`."""
@@ -77,7 +82,8 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     that is negative or not finite."""
     pieces, noise, first = [], {}, None
     environments = []
-    for trace in read_run(path, tables=["events", "values"]):
+    programs: dict[str, Program] = {}
+    for trace in read_run(path, tables=["events", "values", "choices"]):
         head = trace.attributes
         if not calibrates(json.dumps(head.get("options", {}))):
             raise TraceError(f"{path}: a run of {head['app']}, not a calibration; make one: fpna calibrate")
@@ -87,8 +93,11 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         environments.append(head.get("environment", {}))
         samples, noise[head["rank"]] = _of_rank(trace)
         pieces.append(samples)
+        programs |= _programs(trace)
     assert first is not None
     samples = pd.concat(pieces, ignore_index=True)
+    together = samples["region"].isin(programs.keys())
+    steps, samples = samples[together], samples[~together]
     cases = _cases(samples, path)
     delays, spinning = _delays(samples)
     shortest = min(map(len, noise.values()))
@@ -103,6 +112,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         first["environment"],
         hash_of_run(path),
         cores_of(environments),
+        tuple((programs[name], _step(own)) for name, own in steps.groupby("region", sort=False)),
     )
 
 
@@ -157,6 +167,28 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
     # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
     return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares
+
+
+def _programs(trace) -> dict[str, Program]:
+    """The programs of whole steps, by the name of their region. Raises TraceError for one that is none."""
+    names = np.array(trace.names, object)
+    choices = trace.tables["choices"]
+    texts = (
+        dict(zip(names[choices["name"]], names[choices["choice"]], strict=True))
+        if len(choices["name"])
+        else {}
+    )
+    try:
+        return {name: decode(text.encode(), Program, f"{trace.path}: {name}") for name, text in texts.items()}
+    except Refused as error:
+        raise TraceError(str(error)) from None
+
+
+def _step(own: pd.DataFrame) -> float:
+    """Seconds of a step on a quiet machine: of the rank that takes longest, a low quantile over all steps."""
+    number = own.groupby(["rank", "repeat", "step"]).cumcount()
+    slowest = own.groupby(["repeat", "step", number])["seconds"].max()
+    return max(float(slowest.quantile(QUIET)), TICK_S)
 
 
 def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:

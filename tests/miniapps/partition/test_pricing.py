@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from analysis.predict.reading.calibration import read_calibration
 from kernels.guarantees import ChoiceError
 from miniapps.calibrate import APP as CALIBRATE
 from miniapps.errors import UsageError
@@ -200,6 +201,8 @@ def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
     plan = "mlp dp features=64 width=16 samples=8 batch=4 classes=10 guarantee=layout"
     few = ["--budget", "0", "--what", "programs", "--plan", plan, "--programs", "1"]
     assert application(CALIBRATE, tmp_path / "cal", *few) == 0
+    ((program, seconds),) = read_calibration(tmp_path / "cal").steps
+    assert program.title == str(space_of(plan).draw(np.random.default_rng(0))) and seconds > 0
     asked = ["--model", "mlp", "--data", "blobs", "--batch", "8", "--set", "training.micro=2", "--set",
              "model.hidden=16", "--guarantee", "layout", "--steps", "3", "--evaluate-every", "0"]  # fmt: skip
     saved, ledger = tmp_path / "plan.json", tmp_path / "ledger.jsonl"

@@ -1,0 +1,53 @@
+"""Prices of plans beside whole steps that the calibration ran: factors of work and messages, and what remains."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.predict.plans.price import Prices
+from analysis.predict.plans.whole import FEWEST, Whole, off, whole_of
+from tests.analysis.plan_runs import elements, program
+from tests.analysis.test_plans import measured
+
+
+def test_the_factors_of_work_and_messages_are_found():
+    rng = np.random.default_rng(0)
+    work, messages = rng.uniform(1, 10, 30), rng.uniform(1, 10, 30)
+    found = whole_of(work, messages, (1.1 * work + 1.6 * messages) * np.exp(0.03 * rng.standard_normal(30)))
+    assert found.work == pytest.approx(1.1, abs=0.04) and found.messages == pytest.approx(1.6, abs=0.06)
+    assert 0.02 < found.error < 0.045 and found.freedom == 28
+
+
+def test_few_steps_say_nothing_and_steps_without_messages_nothing_of_messages():
+    assert whole_of([1.0] * (FEWEST - 1), [1.0] * (FEWEST - 1), [3.0] * (FEWEST - 1)) == Whole()
+    found = whole_of([1.0, 2.0, 3.0, 4.0], [0.0] * 4, [1.2, 2.4, 3.6, 4.8])
+    assert found.work == pytest.approx(1.2, rel=0.01) and found.messages == pytest.approx(1.0)
+    assert found.freedom == 3
+
+
+def test_a_price_has_the_factor_and_the_error_of_the_calibrations_steps():
+    """Steps took 1.2 times what their kernels take alone, give or take a tenth."""
+    works = {elements(n): 1e-9 * n for n in range(1000, 9000, 1000)}
+    quiet = measured(works, noise=np.zeros((0, 1)), delays=np.zeros(1), size=1)
+    rng = np.random.default_rng(1)
+    steps = tuple(
+        (program([work], [((0, 3),)], title=str(k)), 3.6e-9 * work.dims[0] * float(np.exp(0.1 * rng.standard_normal())))
+        for k, work in enumerate(works)
+    )  # fmt: skip
+    one = program([elements(4000)], [((0, 3),)])
+
+    def samples(**more):
+        return Prices([replace(quiet, **more)]).of(one, replays=1000, clock="wall").samples
+
+    assert np.median(samples()) == pytest.approx(12e-6, rel=0.02)
+    corrected = samples(steps=steps)
+    assert np.median(corrected) == pytest.approx(14.4e-6, rel=0.1)
+    assert np.log(corrected).std() > 2 * np.log(samples()).std()
+
+
+def test_the_error_of_a_step_belongs_to_its_plan():
+    fit = Whole(error=0.1, freedom=5)
+    one, again, other = (off(fit, title, 500, 1) for title in ("a", "a", "b"))
+    assert (one == again).all() and abs(np.corrcoef(one, other)[0, 1]) < 0.2
+    assert (off(Whole(), "a", 3, 1) == 1.0).all()
