@@ -39,7 +39,8 @@ class DlrmTrainer(ParallelTrainer):
 
     REMEDY = "choose a smaller --rate, or a smaller embeddings.rate_ratio"
 
-    def __init__(self, ctx: Context):
+    def __init__(self, ctx: Context, given: Ratings | None = None, drawn: bool = True):
+        """`given`: the ratings, if this rank has them. Without `drawn`, tables are zeros without memory (`Shard`)."""
         config = ctx.config
         training, embeddings = config.training, config.embeddings
         kinds = {"interact": COMPUTE, LOOKUP: COMPUTE, SCATTER: COMPUTE} | dict.fromkeys(MESSAGES, EXCHANGE)
@@ -47,16 +48,16 @@ class DlrmTrainer(ParallelTrainer):
         others = [rank for rank in range(ctx.size) if rank != ctx.rank]
         for region in MESSAGES:
             self.tracer.partners(region, others)
-        self.samples = problem.Samples(config, self._given())
+        self.samples = problem.Samples(config, given or self._given())
         self.numbers = _numbers(self.owner, training.micro, training.batch, ctx.size)
         self.placed = problem.placed(config, ctx.options, ctx.size)
         of_all = [of.table for of in self.placed]
+
+        def draw(table: int, block: int) -> np.ndarray:
+            return problem.drawn(of_all[table], table, block, config.seeds.init)
+
         self.tables = Tables(
-            ctx.comm,
-            self.placed,
-            config.model.aggregate,
-            lambda table, block: problem.drawn(of_all[table], table, block, config.seeds.init),
-            self._timed,
+            ctx.comm, self.placed, config.model.aggregate, draw if drawn else None, self._timed
         )
         if ctx.rank == 0:
             self._record_loads(of_all)
@@ -81,13 +82,12 @@ class DlrmTrainer(ParallelTrainer):
         begin = tracer.clock()
         every = self.config.embeddings.fingerprints
         self.trace_weights(step == 1 or (bool(every) and (step - 1) % every == 0))
-        blocks = [self.samples.block(step, block) for block in self.own]
-        pooled = self.tables.look_up(ratings.joined(blocks).bags, self.numbers)
-        losses, gradients = self._gradients(blocks, pooled)
+        blocks, whole = self.drawn(step)
+        pooled = self.tables.look_up(whole.bags, self.numbers)
+        losses, gradients = self._gradients(blocks if self.per_block else [whole], pooled)
         totals = self.exchange.finish()
         self._given_back = gradients
-        sound = np.isfinite(gradients).all() and all(np.isfinite(total).all() for total in totals)
-        self.settle_losses(losses, bool(sound))
+        self.settle_losses(losses, self.sound([gradients, *totals]))
         rate = self.rate(step)
         self.tables.update(gradients, self.after, rate * self.config.embeddings.rate_ratio)
         start = tracer.clock()
@@ -157,6 +157,15 @@ class DlrmTrainer(ParallelTrainer):
 
     # ---- parts
 
+    def drawn(self, step: int) -> tuple[list[Ratings], Ratings]:
+        """This rank's samples of a step: by micro-batch, and all together."""
+        blocks = [self.samples.block(step, block) for block in self.own]
+        return blocks, ratings.joined(blocks)
+
+    def sound(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Whether all numbers of some arrays are finite."""
+        return all(bool(np.isfinite(array).all()) for array in arrays)
+
     def _given(self) -> Ratings | None:
         """The ratings on every rank; None if samples are drawn. Collective."""
         if self.config.data.name != "ml-100k":
@@ -185,11 +194,9 @@ class DlrmTrainer(ParallelTrainer):
                 self.tracer.values(name, np.arange(len(array)), array)
 
     def _gradients(self, blocks: list[Ratings], pooled: np.ndarray) -> tuple[list[float], np.ndarray]:
-        """The losses of the calls, and the gradient of `pooled`; the gradients of weights are put into their
-        buckets."""
+        """The losses of the calls, each for one of `blocks`, and the gradient of `pooled`; the gradients of weights are
+        put into their buckets."""
         start = self.tracer.clock()
-        if not self.per_block:
-            blocks = [ratings.joined(blocks)]
         losses, gradients = [], np.empty_like(pooled)
         for row, (part, sums, into) in enumerate(
             zip(blocks, _cut(pooled, blocks), _cut(gradients, blocks), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,7 @@ class Asked:
     came: list[Bags]
 
     @cached_property
-    def received(self) -> tuple[np.ndarray, np.ndarray]:
+    def ordered(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows, samples) of all received bags, in the order of the samples of the batch and of the rows in a bag."""
         every = concatenated(self.came)
         rows, samples = every.rows, np.repeat(np.concatenate(self.numbers), every.lengths)
@@ -40,8 +40,8 @@ class Asked:
 
     @cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the distinct received rows, ascending; the index of each row of `received` among these)."""
-        return np.unique(self.received[0], return_inverse=True)
+        """(the distinct received rows, ascending; the index of each row of `ordered` among these)."""
+        return np.unique(self.ordered[0], return_inverse=True)
 
     def vectors(self, bags: Bags) -> np.ndarray:
         """The indices of the bags that send a vector: all or, if bags may be cut, those that are not empty."""
@@ -49,40 +49,37 @@ class Asked:
         return every if self.places is None else np.flatnonzero(bags.lengths)
 
 
-def ask(
+def requested(
+    placed: Placed, rank: int, bags: Bags, learn: bool
+) -> tuple[dict[int, Bags], np.ndarray | None]:
+    """(`Asked.sent`, `Asked.places`) for a rank's `bags` of one table. With `learn`, also the bags of a replicated
+    table, whose gradients will follow."""
+    if placed.by_rows:
+        return _by_owner(placed, bags)
+    local = placed.sharding == "replicated" and not learn
+    return dict.fromkeys([rank] if local else placed.holders(), bags), None
+
+
+def requests(sent: Sequence[dict[int, Bags]], size: int) -> list[np.ndarray]:
+    """The message to each of `size` ranks, int32: lengths and rows of the bags of all tables, of `Asked.sent`."""
+    return [
+        np.concatenate(
+            [_NOTHING, *(x for of in sent if p in of for x in (of[p].lengths, of[p].rows))], dtype=np.int32
+        )
+        for p in range(size)
+    ]
+
+
+def received(
     placed: Sequence[Placed],
     rank: int,
-    bags: Sequence[Bags],
     numbers: Sequence[np.ndarray],
+    streams: Sequence[np.ndarray],
     learn: bool,
-    exchange: Callable[[list[np.ndarray]], list[np.ndarray]],
-) -> list[Asked]:
-    """Send to every rank of `placed` the requests for its rows: `bags` of this rank's samples, for each table. With
-    `learn`, also send the bags of replicated tables, whose gradients will follow. `exchange` sends an int32 vector to
-    each rank and returns one from each rank. Collective."""
-    size = len(numbers)
-    sent: list[dict[int, Bags]] = []
-    places: list[np.ndarray | None] = []
-    for of, own in zip(placed, bags, strict=True):
-        if of.by_rows:
-            by_rank, order = _by_owner(of, own)
-            sent.append(by_rank)
-            places.append(order)
-        else:
-            local = of.sharding == "replicated" and not learn
-            sent.append(dict.fromkeys([rank] if local else of.holders(), own))
-            places.append(None)
-    streams = exchange(
-        [
-            np.concatenate(
-                [_NOTHING, *(x for of in sent if p in of for x in (of[p].lengths, of[p].rows))],
-                dtype=np.int32,
-            )
-            for p in range(size)
-        ]
-    )
-    asked, at = [], [0] * size
-    for of, own, by_rank, where in zip(placed, bags, sent, places, strict=True):
+) -> list[list[Bags]]:
+    """`Asked.came` of each table, from the `requests` of every rank to this one."""
+    every, at = [], [0] * len(numbers)
+    for of in placed:
         came = []
         for q, stream in enumerate(streams):
             count = len(numbers[q])
@@ -93,8 +90,8 @@ def ask(
             begin = at[q] + count
             at[q] = begin + int(lengths.sum())
             came.append(Bags(lengths, stream[begin : at[q]]))
-        asked.append(Asked(numbers, own, by_rank, where, came))
-    return asked
+        every.append(came)
+    return every
 
 
 def _by_owner(placed: Placed, bags: Bags) -> tuple[dict[int, Bags], np.ndarray]:

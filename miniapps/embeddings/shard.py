@@ -14,14 +14,19 @@ from miniapps.layout.owners import contiguous_owner
 class Shard:
     """The part of a table that rank `rank` holds: `weights` float32 (own rows, own columns).
 
-    `draw(block) -> float32 (rows of the block, columns)` draws whole blocks, the same on any rank.
+    `draw(block) -> float32 (rows of the block, columns)` draws whole blocks, the same on any rank. Without it all
+    weights are one zero, which `learn` leaves alone: a table of any size then takes no memory.
     """
 
-    def __init__(self, placed: Placed, rank: int, draw: Callable[[int], np.ndarray]):
+    def __init__(self, placed: Placed, rank: int, draw: Callable[[int], np.ndarray] | None):
         self.placed, self.rank = placed, rank
         self.rows, self.columns = placed.rows(rank), placed.columns(rank)
         width = placed.width(rank)
-        self.weights = np.empty((self.rows.m if width else 0, width), np.float32)
+        shape = (self.rows.m if width else 0, width)
+        if draw is None:
+            self.weights = np.broadcast_to(np.float32(0), shape)
+            return
+        self.weights = np.empty(shape, np.float32)
         if self.weights.size:
             for block, part in zip(self.rows.own.tolist(), self.rows.parts(self.weights), strict=True):
                 part[...] = draw(block)[:, self.columns]
@@ -32,6 +37,8 @@ class Shard:
 
     def learn(self, rows: np.ndarray, gradients: np.ndarray, scale: float, rate: float) -> None:
         """w = w - rate (scale g) of `rows`, all different, which this rank holds."""
+        if not self.weights.flags.writeable:
+            return
         # Works in place, with two passes over memory instead of three; each product is rounded in either case.
         slope = np.float32(scale) * gradients
         slope *= np.float32(rate)
