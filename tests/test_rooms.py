@@ -57,7 +57,8 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.pricing.rehearse", "miniapps.partition.pricing.together",
            "miniapps.partition.execution.relay", "miniapps.partition.execution.run",
            "miniapps.partition.execution.totals",
-           "miniapps.dlrm.clicknet", "miniapps.learning.gradients.chained",
+           "miniapps.dlrm.clicknet", "miniapps.dlrm.watched",
+           "miniapps.learning.gradients.chained",
            "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
            "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip
 

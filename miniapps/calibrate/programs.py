@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 from mpi4py import MPI
 
 from miniapps.calibrate.cases import Case
+from miniapps.calibrate.plans import drawing, space_of
 from miniapps.learning.optimisers import Adam
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.learn import Learner
 from miniapps.partition.pricing.keys import counts_of, recorded_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.program import program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
-from miniapps.partition.pricing.space import Drawn, prepared, space_of
+from miniapps.partition.pricing.space import Drawn, prepared
 from miniapps.partition.pricing.together import learner_of
 from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
@@ -36,6 +37,7 @@ from miniapps.untrusted.program import Work, to_json
 
 TURNS = 3  # runs of a step in one round
 STEPS = 5  # steps of all ranks in one round
+WARM = 2  # steps before them, of what was made anew
 STEP = "step "  # before the plan, in the name of a region
 ALIKE = 0.05  # difference of shares of a processor
 
@@ -46,9 +48,34 @@ def program_cases(ctx) -> list[Case]:
     rng = np.random.default_rng([ctx.seed, 2])
     spaces = [space_of(text) for text in options.plans]
     drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(options.programs))
-    return [
-        case for text in drawn for case in _cases(space_of(text).draw(rng), ctx.comm, ctx.options.threads)
-    ]
+    comm, threads = ctx.comm, ctx.options.threads
+    found = []
+    for text in drawn:
+        own, step = drawing(text.split()[0]), space_of(text).draw(rng)
+        found += _cases(step, comm, threads) if own is None else _cases_of(own, step, comm, threads)
+    return found
+
+
+def _cases_of(own: Any, drawn: Any, comm, threads: int) -> list[Case]:
+    """The cases of a step of an application, made anew in each round: several would need the memory of all."""
+
+    def alone(tracer: Tracer) -> None:
+        rehearsal = own.rehearsal(drawn, threads)
+        _write(tracer, rehearsal.run())
+        rehearsal.close()
+
+    def together(tracer: Tracer) -> None:
+        step, free = own.together(comm, drawn, threads)
+        for _ in range(WARM):
+            step()
+        _record_steps(tracer, name, comm, step, program)
+        free()
+
+    found = [Case(f"program {drawn}", _nothing, {}, record=alone)]
+    if drawn.ranks == comm.size:
+        name, program = f"{STEP}{drawn}", to_json(own.program(drawn, threads)).decode()
+        found.append(Case(name, _nothing, {}, record=together))
+    return found
 
 
 def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
@@ -57,7 +84,7 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
     if mesh.size == comm.size:
         program = to_json(program_of(plan, mesh, drawn.level, str(drawn), threads=threads)).decode()
         learner = learner_of(comm, drawn, plan, mesh, inputs, threads)
-        record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, learner=learner, program=program)
+        record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, step=learner.step, program=program)
         found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=learner.program.free))
     return found
 
@@ -72,7 +99,7 @@ def _alone(drawn: Drawn, plan: Plan, mesh: Mesh, inputs: Sequence[torch.Tensor],
     return Case(f"program {drawn}", rehearsal.run, {}, record=record)
 
 
-def _record_steps(tracer: Tracer, name: str, comm, learner: Learner, program: str) -> None:
+def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], program: str) -> None:
     """Record the program, and of STEPS steps with all ranks those that other processes interrupted least, each as long
     as the rank took that got least of its processor."""
     tracer.choice(name, -1, program, nan)
@@ -81,7 +108,7 @@ def _record_steps(tracer: Tracer, name: str, comm, learner: Learner, program: st
     for k in range(STEPS):
         comm.Barrier()
         begin, used = time.perf_counter(), time.thread_time()
-        learner.step()
+        step()
         wall = time.perf_counter() - begin
         taken[:, k] = wall, min((time.thread_time() - used) / wall, 1.0)
     walls, shares = (comm.allreduce(each, op) for each, op in zip(taken, (MPI.MAX, MPI.MIN), strict=True))
@@ -132,7 +159,16 @@ def _record(
             taken.append((clock() - begin) / 1e9)
         by[work].append(median(taken))
     by[rest_of(counts_of(rehearsal.events))].append(min(rest for _, rest, _ in runs))
-    for work, each in by.items():
-        end = clock()
-        start = end - max(round(1e9 * sum(each) / len(each)), 1)
+    _write(tracer, {work: sum(each) / len(each) for work, each in by.items()})
+
+
+def _write(tracer: Tracer, seconds: Mapping[Work, float]) -> None:
+    """Record works that took so long."""
+    for work, each in seconds.items():
+        end = tracer.clock()
+        start = end - max(round(1e9 * each), 1)
         tracer.interval(tracer.name(str(work)), start, end, work.nbytes, work.flops)
+
+
+def _nothing() -> None:
+    """The call of a case that is only recorded."""

@@ -7,8 +7,8 @@ import numpy as np
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from miniapps.calibrate.config import WHAT
+from miniapps.calibrate.plans import space_of
 from miniapps.errors import UsageError
-from miniapps.partition.pricing.space import space_of
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
 

@@ -100,6 +100,18 @@ class Evaluation:
 
 
 @dataclass
+class Plan:
+    """The plan of a step, in place of a run."""
+
+    save: str = option(
+        "",
+        help="write what each rank computes and sends to this file instead of training; fpna price predicts its time",
+        role="control",
+        flag="--save-plan",
+    )
+
+
+@dataclass
 class DlrmConfig:
     """All options of `python -m miniapps.dlrm` beside the common ones."""
 
@@ -110,3 +122,4 @@ class DlrmConfig:
     seeds: Seeds = section(Seeds)
     evaluation: Evaluation = section(Evaluation)
     output: Checkpoints = section(Checkpoints)
+    plan: Plan = section(Plan)

@@ -14,6 +14,7 @@ from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need
+from miniapps.untrusted.program import Program
 
 DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options that apply only to --data zipf
 TORCH = 2**27  # bytes of torch in a process
@@ -96,3 +97,10 @@ def targets(config: Any, options: Any, size: int) -> Targets:
     tables = [table.rows * table.columns for table in problem.tables(config.data.name, config.embeddings)]
     sizes = [*map(prod, HOLDING.tensors(config).values()), *tables]
     return Targets(config.training.last, blocks=lambda fault: checks.tensors_struck(fault, sizes))
+
+
+def priceable(config: Any, options: Any, size: int) -> tuple[Program, int]:
+    """(the program of a step, the number of steps until the run stops)."""
+    from miniapps.dlrm.program import planned
+
+    return planned(config, options, size), config.training.last

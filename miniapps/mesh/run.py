@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from miniapps.learning.course.run import run as run_course
+from miniapps.learning.course.saved import saved
 from miniapps.learning.course.steps import Course
 from miniapps.mesh.checkpoint import HOLDING
-from miniapps.mesh.saved import saved
+from miniapps.mesh.saved import program
 from miniapps.mesh.trainer import MeshTrainer
 from miniapps.runner.outcome import Outcome
 
@@ -13,8 +14,8 @@ from miniapps.runner.outcome import Outcome
 def run(ctx) -> Outcome:
     """Train from the initial weights or a checkpoint to the last step, or with --save-plan save the plan instead.
     Raises RunError if a gradient is not finite."""
-    if ctx.config.mesh.save_plan:
-        return saved(ctx)
+    if path := ctx.config.mesh.save_plan:
+        return saved(ctx, path, lambda: program(ctx.config, ctx.options, ctx.size))
     trainer = MeshTrainer(ctx)
     outcome = run_course(trainer, HOLDING, Course)
     if trainer.pipeline is not None and (few := trainer.pipeline.few()):

@@ -84,12 +84,14 @@ class WorkTimes:
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): calls, views, copies, copied bytes."""
+        if not np.any(counts):  # of an application whose works are its whole step
+            return np.zeros(len(counts))
         return np.asarray(counts, float) @ self._between[0]
 
     @property
     def rest_error(self) -> float:
-        """Standard deviation of the logarithm of what `rest` returns for a whole step."""
-        return self._between[1]
+        """Standard deviation of the logarithm of what `rest` returns for a whole step; 0 if no step was measured."""
+        return self._between[1] if REST in self._by_key else 0.0
 
     @cached_property
     def _between(self) -> tuple[np.ndarray, float]:

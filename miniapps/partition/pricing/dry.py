@@ -319,6 +319,13 @@ class Sum:
 # ---- shapes
 
 
+def call_of(target: str, args: Any, kwargs: Any, found: Any) -> KernelCall:
+    """The call of an operation of torch with these arguments, which returned `found`."""
+    operands = tuple(map(_array, _tensors((args, kwargs))))
+    constants = _plain(args), tuple(sorted(_plain(kwargs).items()))
+    return KernelCall("", target, False, operands, constants, tuple(map(_array, _tensors(found))))
+
+
 def _empty(shape: Sequence[int], dtype: str | torch.dtype) -> torch.Tensor:
     of = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     return torch.empty(tuple(shape), dtype=of, device=META)

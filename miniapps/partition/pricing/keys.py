@@ -71,8 +71,8 @@ def _kernel(call: KernelCall) -> Work:
     marks = [array.dtype + ("" if array.contiguous else "'") for array in given]
     parts = [PREFIX + name, "own" if call.own else "torch", *marks]
     flops = 0
-    if name in ("mm", "bmm", "mv", "dot"):
-        a, b = given[0].shape, given[1].shape
+    if name in ("mm", "bmm", "mv", "dot", "addmm"):
+        a, b = (array.shape for array in given[-2:])
         rows, depth, columns = (a[-2] if len(a) > 1 else 1), a[-1], (b[-1] if len(b) > 1 else 1)
         dims: tuple[int, ...] = (*a[:-2], rows, depth, columns)
         flops = 2 * prod(dims)

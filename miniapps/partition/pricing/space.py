@@ -72,14 +72,14 @@ class Space:
         for _ in range(TRIES):
             recipe = self.recipes[rng.integers(len(self.recipes))]
             carriers = set(models.model(self.model).RECIPES[recipe].values())
-            sizes = {name: _one(choices, rng) for name, choices in self.sizes.items()}
+            sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
             sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
             names = sorted(carriers)
             if self.ranks:
                 shapes = list(shares(self.ranks, len(names)))
                 mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
             else:
-                mesh = {name: _one(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
+                mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
             drawn = Drawn(self.model, recipe, sizes, mesh, self.levels[rng.integers(len(self.levels))])
             try:
                 require_possible(drawn)
@@ -116,14 +116,14 @@ def space_of(text: str) -> Space:
         elif key == RANKS:
             ranks = number(value, f"--plan {name}: {RANKS}")
         elif key in axes:
-            mesh[key] = _choices(value, f"--plan {name}: {key}")
+            mesh[key] = choices_of(value, f"--plan {name}: {key}")
         else:
             known(f"size of {name} in --plan", key, tuple(sorted(there | axes)))
             times, sign, of = value.partition("*")
             if sign:
                 following[key] = number(times, f"--plan {name}: {key}"), of
             else:
-                sizes[key] = _choices(value, f"--plan {name}: {key}")
+                sizes[key] = choices_of(value, f"--plan {name}: {key}")
     for key, (_, of) in following.items():
         known(f"size of {name} that {key} in --plan follows", of, tuple(sizes))
     usual = (
@@ -168,7 +168,8 @@ def _mesh(drawn: Drawn, carriers: Mapping[str, str]) -> Mesh:
     return parse(mesh_text(drawn.mesh), carriers, drawn.ranks)
 
 
-def _choices(text: str, where: str) -> Choices:
+def choices_of(text: str, where: str) -> Choices:
+    """The numbers of `8..32`, a range, or `8|16`; errors begin with `where`. Raises UsageError."""
     low, sign, high = text.partition("..")
     if sign:
         first, last = number(low, where), number(high, where)
@@ -178,7 +179,8 @@ def _choices(text: str, where: str) -> Choices:
     return tuple(number(one, where) for one in text.split("|"))
 
 
-def _one(choices: Choices, rng: np.random.Generator) -> int:
+def one_of(choices: Choices, rng: np.random.Generator) -> int:
+    """One of some choices; of a range, uniformly in the logarithm."""
     if isinstance(choices, range):
         drawn = np.exp(rng.uniform(log(choices.start), log(choices.stop)))
         return int(min(max(int(drawn), choices.start), choices.stop - 1))

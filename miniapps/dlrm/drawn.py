@@ -1,0 +1,135 @@
+"""Steps of DLRM given as text, with ranges from which one can be drawn, for calibrations.
+
+    dlrm table|row tables=4..16 rows=1000..100000 pooling=1..8 width=16..64 batch=128..1024 ranks=2 guarantee=layout
+
+Shardings, sizes (SIZES), ranks and guarantees; `|` separates choices, `..` is a range, drawn uniformly in the
+logarithm. Without shardings all, one for all tables; `mixed`: one for each table. Without a guarantee none and layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kernels.guarantees import LEVELS, ChoiceError, known
+from miniapps.dlrm.config import DlrmConfig
+from miniapps.dlrm.validate import complete, validate
+from miniapps.embeddings.sharding import SHARDINGS
+from miniapps.errors import UsageError
+from miniapps.partition.pricing.space import GUARANTEE, RANKS, TRIES, USUAL, Choices, choices_of, one_of
+from miniapps.runner.config import Option, convert
+from miniapps.runner.config import options as known_options
+from miniapps.runner.options import RunOptions
+
+NAME, MIXED = "dlrm", "mixed"
+# (section, name) of the option that each size sets; width: columns of tables.
+SIZES = {
+    "tables": ("embeddings", "tables"),
+    "rows": ("embeddings", "rows"),
+    "pooling": ("embeddings", "pooling"),
+    "width": ("embeddings", "columns"),
+    "features": ("embeddings", "features"),
+    "hidden": ("model", "hidden"),
+    "batch": ("training", "batch"),
+    "micro": ("training", "micro"),
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One step: the sharding of the tables, sizes, ranks and guarantee."""
+
+    sharding: str
+    sizes: Mapping[str, int]
+    ranks: int
+    level: str
+
+    def __str__(self) -> str:
+        """The text that describes this step alone."""
+        pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), (RANKS, self.ranks)))
+        return " ".join([NAME, self.sharding, *pairs, f"{GUARANTEE}={self.level}"])
+
+    def configured(self, threads: int = 1) -> tuple[DlrmConfig, RunOptions]:
+        """The complete configuration of a run that does this step. Raises UsageError or ChoiceError if its sizes do not
+        fit each other."""
+        config, options = DlrmConfig(), RunOptions(guarantee=self.level, threads=threads)
+        for name, n in self.sizes.items():
+            section, key = SIZES[name]
+            where = f"--plan {NAME}: {name}"
+            setattr(getattr(config, section), key, convert(_known_options()[f"{section}.{key}"], n, where))
+        config.embeddings.sharding = self.sharding
+        if self.level == "exact":
+            config.model.aggregate = "exact"
+        complete(config, options, self.ranks)
+        validate(config, options, self.ranks)
+        return config, options
+
+
+@dataclass(frozen=True)
+class Space:
+    """Steps that can be drawn: the choices of shardings, sizes, ranks and guarantees."""
+
+    shardings: tuple[str, ...]
+    sizes: Mapping[str, Choices]
+    ranks: Choices
+    levels: tuple[str, ...]
+
+    def draw(self, rng: np.random.Generator) -> Drawn:
+        """A step whose sizes fit each other. Raises UsageError if none is found."""
+        reason = ""
+        for _ in range(TRIES):
+            sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
+            sharding = self.shardings[rng.integers(len(self.shardings))]
+            if sharding == MIXED:
+                count = sizes.get("tables", DlrmConfig().embeddings.tables)
+                sharding = ",".join(rng.choice(list(SHARDINGS), count))
+            level = self.levels[rng.integers(len(self.levels))]
+            drawn = Drawn(sharding, sizes, one_of(self.ranks, rng), level)
+            try:
+                drawn.configured()
+            except (UsageError, ChoiceError) as error:
+                reason = str(error)
+                continue
+            return drawn
+        raise UsageError(f"--plan {NAME}: none of {TRIES} draws is possible, the last since {reason}")
+
+
+def space_of(text: str) -> Space:
+    """The space that a text describes. Raises UsageError, ChoiceError."""
+    shardings: tuple[str, ...] = tuple(SHARDINGS)
+    sizes: dict[str, Choices] = {}
+    ranks: Choices = (1,)
+    levels: tuple[str, ...] = USUAL
+    for word in text.split()[1:]:
+        key, sign, value = word.partition("=")
+        if key == GUARANTEE:
+            levels = tuple(value.split("|"))
+            for level in levels:
+                known("guarantee in --plan", level, LEVELS)
+        elif key == RANKS:
+            ranks = choices_of(value, f"--plan {NAME}: {RANKS}")
+        elif key in SIZES and sign:
+            sizes[key] = choices_of(value, f"--plan {NAME}: {key}")
+        elif sign and ":" not in key:
+            known(f"size of {NAME} in --plan", key, (*SIZES, RANKS, GUARANTEE))
+        else:
+            shardings = tuple(word.split("|"))
+            for name in {part.partition(":")[0] for each in shardings for part in each.split(",")}:
+                known(f"sharding of {NAME} in --plan", name, (*SHARDINGS, MIXED))
+    return Space(shardings, sizes, ranks, levels)
+
+
+@cache
+def _known_options() -> dict[str, Option]:
+    return {option.key: option for option in known_options(DlrmConfig)}
+
+
+def rehearsal(drawn: Drawn, threads: int) -> Any:
+    """The step of rank 0, ready to be timed (`rehearsal.Rehearsal`)."""
+    from miniapps.dlrm.rehearsal import Rehearsal
+
+    return Rehearsal(*drawn.configured(threads), 0, drawn.ranks)

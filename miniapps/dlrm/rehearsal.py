@@ -1,0 +1,103 @@
+"""Times the calls of one rank's step alone, where they stand in the step (`alone`, `watched`).
+
+    rehearsal = Rehearsal(config, options, rank=0, size=2)
+    seconds = rehearsal.run()
+
+Steps with torch's network as one call give the seconds of this suite's calls, of the network, and of all between calls;
+steps in turn with them those of torch's kernels. Their sum is that of the network: what they lack is between them, and
+what they have too much, since each is watched, is taken from all of them alike.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from miniapps.dlrm.alone import Alone
+from miniapps.dlrm.program import STEP, alone, own_calls
+from miniapps.dlrm.watched import Watch, now
+from miniapps.dlrm.works import between, between_torch, recorded
+from miniapps.runner.options import RunOptions
+from miniapps.untrusted.program import Work
+
+TURNS = 3  # steps of each kind in a run
+ALIKE = 0.05  # difference of shares of a processor
+SHORTEST_S = 1e-9
+
+
+class Rehearsal:
+    """The step of `rank` of `size`, ready to be timed, with real tables."""
+
+    def __init__(self, config: Any, options: RunOptions, rank: int, size: int):
+        self._step = Alone(alone(config), options, rank, size)
+        self._watch = Watch(self._step)
+        self._number = STEP
+        self._known: dict[
+            bool, list[Work]
+        ] = {}  # the works of the first step of each kind, which name all later ones
+        self._turn(False)
+        self._turn(True)
+
+    def run(self) -> dict[Work, float]:
+        """Seconds of each work, the mean over its calls in a step of their medians over steps."""
+        turns = [(self._turn(False), self._turn(True)) for _ in range(TURNS)]
+        most = max(min(plain[-1], fine[-1]) for plain, fine in turns)
+        turns = [each for each in turns if min(each[0][-1], each[1][-1]) >= most - ALIKE]  # not interrupted
+        seconds, networks, rests, _ = zip(*(plain for plain, _ in turns), strict=True)
+        by: dict[Work, list[float]] = defaultdict(list)
+        for work, each in zip(self._known[False], np.median(seconds, axis=0).tolist(), strict=True):
+            by[work].append(each)
+        middle = np.median([fine[0] for _, fine in turns], axis=0)
+        self._add_network(by, middle, float(np.median(networks)))
+        by[self._rest].append(min(rests))
+        by[self._tables()].append(self._recorded())
+        return {work: max(float(np.mean(each)), SHORTEST_S) for work, each in by.items()}
+
+    def _turn(self, fine: bool) -> tuple[np.ndarray, float, float, float]:
+        """(seconds of each call, seconds of the network, of all between calls, share of the processor) of a step."""
+        watch = self._watch
+        self._step.prepare(self._number)
+        with watch.calls(fine):
+            self._step.run(self._number)
+        self._number += 1
+        works = [event for event in watch.events if isinstance(event, Work)]
+        self._known.setdefault(fine, works)
+        network = sum(watch.network)
+        if not fine and not hasattr(self, "_rest"):
+            self._rest = between(own_calls(watch.events), watch.sent)
+        return np.array(watch.seconds), network, watch.whole - sum(watch.seconds) - network, watch.share
+
+    def _add_network(self, by: dict[Work, list[float]], seconds: np.ndarray, network: float) -> None:
+        """Add torch's kernels, and all between them."""
+        pairs = list(zip(self._known[True], seconds.tolist(), strict=True))
+        kernels = [(work, each) for work, each in pairs if " torch" in work.key]
+        gaps = [work for work, _ in kernels if work.key == between_torch(1, 1).key]
+        whole = sum(each for _, each in kernels)
+        for work, each in kernels:
+            by[work].append(
+                (network - whole) / len(gaps) if work in gaps else each * min(1.0, network / whole)
+            )
+
+    def _tables(self) -> Work:
+        shards = self._step.trainer.tables.shards
+        return recorded(sum(of.weights.size for of in shards), sum(len(of.rows.own) for of in shards))
+
+    def _recorded(self) -> float:
+        """Seconds of fingerprints of this rank's parts of all tables."""
+        tracer, begin = self._step.ctx.tracer, now()
+        for of in self._step.trainer.tables.shards:
+            for block, part in enumerate(of.rows.parts(of.weights)):
+                tracer.array(of.placed.table.name, block, part)
+        return now() - begin
+
+    def close(self) -> None:
+        """Remove the trace of the steps."""
+        self._step.close()
+
+
+def seconds_in(works: Sequence[Work], seconds: dict[Work, float]) -> float:
+    """The sum of the seconds of works."""
+    return sum(seconds[work] for work in works)

@@ -1,0 +1,96 @@
+"""The program of a step of DLRM says exactly what a traced run looks up, sends and adds, whatever the sharding."""
+
+from math import prod
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+from miniapps.embeddings.sharding import SHARDINGS
+from miniapps.trace import read
+from miniapps.trace.head import label_of
+from miniapps.trace.schema import rank_file
+from miniapps.untrusted.program import read_program
+from tests.ranks import on_ranks
+
+STEP = 2  # that the program describes
+SMALL = ["--rows", "200", "--tables", "3", "--pooling", "3", "--batch", "40", "--set", "training.micro=8", "--set",
+         "embeddings.columns=6", "--set", "embeddings.blocks=5", "--set", "model.hidden=8", "--set",
+         "embeddings.fingerprints=0", "--steps", "3", "--evaluate-every", "0", "--no-progress"]  # fmt: skip
+MIXED = "row,table:rank=0,column"
+CASES = [
+    *((2, sharding, "none", ()) for sharding in SHARDINGS),
+    *(pytest.param(1, sharding, "none", (), marks=pytest.mark.slow) for sharding in SHARDINGS),
+    (1, "row,table,column", "layout", ()),
+    (3, "row-pooled,replicated,row", "none", ()),
+    (3, MIXED, "layout", ("--shuffle-blocks", "3")),
+    (4, MIXED, "layout", ("--set", "training.bucket=300")),
+    pytest.param(4, "table", "none", ("--optimiser", "adam"), marks=pytest.mark.slow),
+    (2, "row-pooled,row,table", "exact", ("--aggregate", "exact")),
+]
+
+
+def launched(n, *options, library="mpich"):
+    run = on_ranks(n, ["-m", "miniapps.dlrm", *SMALL, *options], library, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def events_of(trace):
+    """{name: the bytes of its events in the step}."""
+    events = trace.tables["events"]
+    here = events["step"] == STEP
+    found = {}
+    for name, nbytes in zip(events["name"][here].tolist(), events["bytes"][here].tolist(), strict=True):
+        found.setdefault(trace.names[name], []).append(nbytes)
+    return found
+
+
+def compared(program, out, n):
+    """Compares the program with the traces of all ranks; returns the number of compared waits."""
+    compared = 0
+    for rank in range(n):
+        (own,) = [of for of in program.classes if rank in of.ranks]
+        trace = read(out / rank_file(rank))
+        events, reductions = events_of(trace), trace.attributes["reductions"]
+        waits = {wait.name: wait for wait in own.waits if not wait.name.startswith(("lengths", "ranges"))}
+        looked = [program.works[k] for of in own.segments for k, times in of.calls for _ in range(times)]
+        rows = [prod(w.dims[:2]) * 4 for w in looked if " lookup " in w.key and "elsewhere" not in w.key]
+        if not any(" replicated" in w.key for w in looked):  # the trace counts the rows of all samples there
+            assert sum(rows) == events["lookup"][0]
+        for name, nbytes in events.items():
+            if name.startswith("exchange."):
+                assert nbytes == [waits[name].nbytes if n > 1 else 0], (rank, name)
+            elif name.startswith("allreduce.") and n > 1:
+                wait, described = waits[name], reductions[name.removeprefix("allreduce.")]
+                assert len(nbytes) == 1
+                assert wait.label == label_of(described)
+                assert (wait.elements, wait.itemsize) == (
+                    prod(described["shape"]),
+                    np.dtype(described["dtype"]).itemsize,
+                )
+                assert wait.contributions == described["contributions"]
+            else:
+                continue
+            compared += 1
+        assert {name for name in events if name.startswith(("exchange.", "allreduce."))} >= set(waits)
+        held = sum(wait.nbytes for wait in own.waits if wait.name.startswith("lengths"))
+        assert held == 8 * (n - 1)
+    return compared
+
+
+@pytest.mark.parametrize(("n", "sharding", "level", "more"), CASES)
+def test_messages_and_lookups_are_those_of_a_traced_run(tmp_path, n, sharding, level, more):
+    asked = ["--sharding", sharding, "--guarantee", level, *more]
+    launched(n, *asked, "--save-plan", str(tmp_path / "plan.json"), "--out", str(tmp_path / "saved"))
+    launched(n, *asked, "--out", str(tmp_path / "run"))
+    program = read_program(tmp_path / "plan.json")
+    assert (program.size, program.guarantee, program.app) == (n, level, "dlrm")
+    assert compared(program, tmp_path / "run", n) >= (5 if n > 1 else 3) * n
+
+
+def test_the_other_library_sends_the_same(tmp_path):
+    launched(
+        3, "--save-plan", str(tmp_path / "plan.json"), "--out", str(tmp_path / "saved"), library="openmpi"
+    )
+    launched(3, "--out", str(tmp_path / "run"), library="openmpi")
+    assert compared(read_program(tmp_path / "plan.json"), tmp_path / "run", 3) >= 15
