@@ -8,7 +8,7 @@
 | shapes | products and convolutions of shapes without measurements |
 | unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
-| plans | drawn plans of five models on 1 and 2 ranks, priced from kernels and messages, then run |
+| plans | drawn plans of six models on 1 and 2 ranks, priced from kernels and messages, then run |
 | growth | planning and pricing of 96 layers on 64 to 4,096 devices, s |
 | published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |

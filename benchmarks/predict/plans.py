@@ -1,7 +1,7 @@
 """Prices drawn plans from calibrated kernels and messages, then runs them: no plan ran before its price was written.
 
 For each model and number of ranks: calibrate with the space (other draws of it), price the drawn plans, run all of them
-twice. A step is that of a `Learner`: the program and Adam.
+twice. A step is that of a `Learner`, the program and Adam, or of the trainer of DLRM.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SPACES = {
     "bert": "bert dp|tp|dp+tp|zero width=64..256 layers=1..3 samples=8..32 tokens=16..64 batch=4 feedforward=4*width",
     "mlp": "mlp dp|tp|dp+tp|zero features=64..512 width=128..1024 samples=32..256 batch=4",
     "unet": "unet dp|spatial|dp+spatial height=24..48 width=24..48 filters=8..32 samples=4..16 batch=4",
+    "dlrm": "dlrm table|column|row tables=4..16 rows=1000..100000 pooling=1..8 width=16..64 batch=128..1024",
     "moe": "moe dp|expert features=32..256 width=32..256 hidden=64..512 tokens=16..64 samples=8..32 batch=8",
 }
 RANKS = (1, 2)
@@ -50,8 +51,9 @@ def plans(options) -> list[dict]:
 
 def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
     """Calibrates, prices and runs the plans of one model on a number of ranks; returns a row per clock."""
+    from miniapps.calibrate.plans import drawing, space_of
     from miniapps.partition.pricing.program import program_of
-    from miniapps.partition.pricing.space import prepared, space_of
+    from miniapps.partition.pricing.space import prepared
     from miniapps.untrusted.program import to_json
 
     scratch.mkdir()
@@ -64,10 +66,10 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
     drawn = list(dict.fromkeys(str(space.draw(rng)) for _ in range(options.plans)))
     files = []
     for number, each in enumerate(drawn):
-        one = space_of(each).draw(rng)
-        plan, mesh, _ = prepared(one)
+        one, own = space_of(each).draw(rng), drawing(name)
+        program = program_of(*prepared(one)[:2], one.level, each) if own is None else own.program(one)
         files.append(scratch / f"{number}.json")
-        files[-1].write_bytes(to_json(program_of(plan, mesh, one.level, each)))
+        files[-1].write_bytes(to_json(program))
     priced = {
         clock: json.loads(
             start(["analysis", "price", *map(str, files), "--calibration", str(scratch / "cal"), "--clock", clock,

@@ -1,7 +1,8 @@
 """The plans that a calibration draws: of the partitioned models, and of applications with a module `drawn`.
 
-Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again, and
-`rehearsal(step, threads)`: its `run()` returns the seconds of each work, and `close()` ends it.
+Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again; `program(step)`,
+what each rank does in it; and `rehearsal(step, threads)`, whose `run()` returns the seconds of each work, and whose
+`close()` ends it.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from miniapps.partition.pricing.space import GUARANTEE, RANKS, TRIES, USUAL, Cho
 from miniapps.runner.config import Option, convert
 from miniapps.runner.config import options as known_options
 from miniapps.runner.options import RunOptions
+from miniapps.untrusted.program import Program
 
 NAME, MIXED = "dlrm", "mixed"
 # (section, name) of the option that each size sets; width: columns of tables.
@@ -126,6 +127,13 @@ def space_of(text: str) -> Space:
 @cache
 def _known_options() -> dict[str, Option]:
     return {option.key: option for option in known_options(DlrmConfig)}
+
+
+def program(drawn: Drawn) -> Program:
+    """What each rank does in the step."""
+    from miniapps.dlrm.program import program_of
+
+    return program_of(*drawn.configured(), drawn.ranks, str(drawn))
 
 
 def rehearsal(drawn: Drawn, threads: int) -> Any:

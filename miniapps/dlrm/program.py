@@ -33,7 +33,7 @@ def program_of(config: Any, options: RunOptions, size: int, title: str, recorded
     found: dict[tuple, list[int]] = {}
     requests: Requests | None = None
     for rank in range(size):
-        step = Alone(alone(config), options, rank, size, given, False, requests)
+        step = Alone(timed_config(config), options, rank, size, given, False, requests)
         requests = step.requests
         events, memory = noted(step)
         if recorded:
@@ -63,10 +63,12 @@ def planned(config: Any, options: RunOptions, size: int) -> Program:
     return program_of(config, options, size, title, recorded=True)
 
 
-def alone(config: Any) -> Any:
-    """The configuration of a step alone: it records no tables and counts no lookups of later steps."""
+def timed_config(config: Any) -> Any:
+    """The configuration of steps that are timed: they record no tables, count no lookups of later steps, and learn
+    with the rate 0, so that no number grows."""
     own = deepcopy(config)
     own.embeddings.fingerprints, own.training.steps, own.training.until = 0, 1, None
+    own.training.rate = 0.0
     return own
 
 
