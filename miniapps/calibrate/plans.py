@@ -1,8 +1,9 @@
 """The plans that a calibration draws: of the partitioned models, and of applications with a module `drawn`.
 
-Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again; `program(step)`,
-what each rank does in it; and `rehearsal(step, threads)`, whose `run()` returns the seconds of each work, and whose
-`close()` ends it.
+Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again. Of a step it has
+`program(step, threads)`, what each of its `ranks` does; `rehearsal(step, threads)`, whose `run()` returns the seconds
+of each work of a rank alone, and whose `close()` ends it; `together(comm, step, threads)`, the functions that do a step
+on all ranks and end it.
 """
 
 from __future__ import annotations

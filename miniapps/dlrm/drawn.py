@@ -8,7 +8,7 @@ logarithm. Without shardings all, one for all tables; `mixed`: one for each tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -129,15 +129,23 @@ def _known_options() -> dict[str, Option]:
     return {option.key: option for option in known_options(DlrmConfig)}
 
 
-def program(drawn: Drawn) -> Program:
+def program(drawn: Drawn, threads: int = 1) -> Program:
     """What each rank does in the step."""
     from miniapps.dlrm.program import program_of
 
-    return program_of(*drawn.configured(), drawn.ranks, str(drawn))
+    return program_of(*drawn.configured(threads), drawn.ranks, str(drawn))
 
 
-def rehearsal(drawn: Drawn, threads: int) -> Any:
+def rehearsal(drawn: Drawn, threads: int = 1) -> Any:
     """The step of rank 0, ready to be timed (`rehearsal.Rehearsal`)."""
     from miniapps.dlrm.rehearsal import Rehearsal
 
     return Rehearsal(*drawn.configured(threads), 0, drawn.ranks)
+
+
+def together(comm: Any, drawn: Drawn, threads: int = 1) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(the step on all ranks of `comm`, the end of its steps), both collective (`together.Together`)."""
+    from miniapps.dlrm.together import Together
+
+    steps = Together(comm, *drawn.configured(threads))
+    return steps.step, steps.free
