@@ -25,7 +25,6 @@ from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.problem import OwnProblem, own_problem
 from miniapps.partition.planning import recipes
 
-
 MANY = 24  # layers
 
 
