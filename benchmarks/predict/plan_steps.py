@@ -1,4 +1,4 @@
-"""Times steps of plans, given as texts (`miniapps.partition.pricing.space`); rank 0 prints one line of JSON.
+"""Times steps of plans, given as texts (`miniapps.calibrate.plans`); rank 0 prints one line of JSON.
 
 mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guarantee=none" ...
 """
@@ -13,36 +13,41 @@ from statistics import median
 import numpy as np
 from mpi4py import MPI
 
-from miniapps.partition.pricing.space import Drawn, prepared, space_of
+from miniapps.calibrate.plans import drawing, space_of
+from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
 
 WARM, SECONDS, FEWEST = 3, 0.5, 10  # steps before, time and number of the timed ones
 
 
-def timed(comm, drawn: Drawn) -> tuple[float, float]:
+def timed(comm, text: str) -> tuple[float, float]:
     """(wall seconds, CPU seconds of this rank's thread) of a step, median."""
-    learner = learner_of(comm, drawn, *prepared(drawn))
+    own, drawn = drawing(text.split()[0]), space_of(text).draw(np.random.default_rng(0))
+    if own is None:
+        learner = learner_of(comm, drawn, *prepared(drawn))
+        step, free = learner.step, learner.program.free
+    else:
+        step, free = own.together(comm, drawn)
     for _ in range(WARM):
-        learner.step()
+        step()
     walls, used = [], []
     begun = time.perf_counter()
     while True:
         comm.Barrier()
         wall, cpu = time.perf_counter(), time.thread_time()
-        learner.step()
+        step()
         walls.append(time.perf_counter() - wall)
         used.append(time.thread_time() - cpu)
         if comm.bcast(len(walls) >= FEWEST and time.perf_counter() - begun > SECONDS):
             break
-    learner.program.free()
+    free()
     return median(walls), median(used)
 
 
 def main() -> None:
     """Times all given plans on all ranks."""
     comm = MPI.COMM_WORLD
-    rng = np.random.default_rng(0)
-    found = [timed(comm, space_of(text).draw(rng)) for text in sys.argv[1:]]
+    found = [timed(comm, text) for text in sys.argv[1:]]
     every = comm.gather(found)
     if comm.rank == 0:
         means = np.mean(every, axis=0)
