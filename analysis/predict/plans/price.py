@@ -222,8 +222,8 @@ class _Calibrated:
 @dataclass(frozen=True)
 class _Laid:
     """A step to be replayed. `each`, `errors` (works,): seconds of a call of each work, and of their logarithms;
-    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (waits + 1, ranks), `costs` (waits, ranks): seconds of kernels,
-    of all between them, of messages."""
+    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (waits + 1, ranks),
+    `costs` (waits, ranks): seconds of kernels, of all between them, of messages."""
 
     each: np.ndarray
     errors: np.ndarray
