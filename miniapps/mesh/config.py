@@ -20,6 +20,7 @@ from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.runner.config import SEEDS, option, section
 
 SAMPLES = {"images": IMAGES, "text": ("text",)}  # values of --data by kind of sample
@@ -112,6 +113,13 @@ class Cuts:
         role="method",
         effect="cost",
         flag="--fuse",
+    )
+    attention: str = option(
+        GATHERED,
+        help="where an axis cuts tokens: gathered, a rank gets all keys and values; ring, one block after the other, "
+        "with less memory and other bits; part of the problem's hash",
+        choices=ATTENTION,
+        flag="--attention",
     )
     overlap: bool = option(
         False,

@@ -145,5 +145,7 @@ def planned(config: Any) -> tuple[Plan, int]:
     model, sizes = models.model(config.model.name), deck(config)
     with torch.random.fork_rng(devices=[]):
         graph = export(model.module(sizes), model.inputs(sizes), micro_batches=config.mesh.micro_batches)
-    plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap)
+    plan = plan_of(
+        model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap, config.mesh.attention
+    )
     return plan, model_flops(graph)

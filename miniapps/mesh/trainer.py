@@ -205,7 +205,9 @@ class MeshTrainer(Trainer):
             torch.cat(inputs[k :: len(inputs) // parts]) for k in range(len(inputs) // parts)
         )
         graph = export(network, whole_inputs, micro_batches=parts)
-        plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap)
+        plan = plan_of(
+            model, sizes, graph, names(config), config.mesh.fuse, config.mesh.overlap, config.mesh.attention
+        )
         whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
         whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
         whole |= {("input", str(k)): x for k, x in enumerate(inputs)}

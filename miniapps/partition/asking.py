@@ -97,7 +97,7 @@ def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     found = asked(options, ranks)
     graph = graph_of(found, quick=ranks is None)
     plan = recipes.plan_of(
-        found.problem, found.deck, graph, found.names, not options.no_fuse, options.overlap
+        found.problem, found.deck, graph, found.names, not options.no_fuse, options.overlap, options.attention
     )
     require_fits(plan, found.mesh)
     title = f"{options.model}, {options.recipe}"

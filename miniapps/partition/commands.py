@@ -18,6 +18,7 @@ from miniapps.partition.asking import Planned, many_layers, planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
 from miniapps.partition.own.losses import LOSSES
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.explain import as_text, explain
 from miniapps.partition.showing.price import lines_of as price_lines
@@ -267,6 +268,13 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         choices=SCHEDULES,
         default=ONE_EACH,
         help="order of stages and micro-batches on a rank, with the axis stage (%(default)s)",
+    )
+    one.add_argument(
+        "--attention",
+        choices=ATTENTION,
+        default=GATHERED,
+        help="where an axis cuts tokens: gathered, a rank gets all keys and values; ring, one block after the other, "
+        "with less memory and other bits (%(default)s)",
     )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     one.add_argument(

@@ -35,6 +35,7 @@ number of elements in owned blocks. A factor of n elements has blocks at `axis.a
   | `lookup` | rows chosen by indices |
   | `scatter` | rows added at indices, in ascending order of the samples of one block |
   | `random` | numbers keyed by node and global element |
+  | `span` | a range of a cut dim, which every rank gets from the ranks that hold it |
   | `torch` | no rule: on whole tensors |
 - `Reshard`: the same elements in another cut, several values at once. `kind` names the collective; an executor may
   also send each rank directly the elements that it lacks in the new cut.
@@ -69,6 +70,7 @@ from miniapps.partition.cuts.axes import Axis, Cut
 from miniapps.partition.graphs.graph import Source, tensors_in
 
 SHAPE = "@shape"
+SPAN = "span"  # the kernel of a part of a dim that all ranks get
 STAGE = "stage"  # the axis of layers that ranks compute one after the other
 FORWARD, BACKWARD, HEAD, TAIL = "forward", "backward", "head", "tail"
 Turn = tuple[int, str]  # the micro-batch and the pass of an operation

@@ -14,7 +14,18 @@ from itertools import product
 
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import STAGE, Compute, Plan, Receive, Reduce, Reshard, Send, Window
+from miniapps.partition.cuts.steps import (
+    SPAN,
+    STAGE,
+    Compute,
+    Plan,
+    Receive,
+    Reduce,
+    Reshard,
+    Send,
+    Window,
+    step_operands,
+)
 from miniapps.partition.execution.bound import (
     Added,
     Bound,
@@ -25,7 +36,7 @@ from miniapps.partition.execution.bound import (
     Operation,
     Outgoing,
 )
-from miniapps.partition.execution.place import Halo, Part, Place, Run, Wanted
+from miniapps.partition.execution.place import Halo, Part, Place, Run, Span, Wanted
 from miniapps.partition.graphs.graph import tensors_in
 from miniapps.partition.planning.schedule import steps_of
 from miniapps.partition.rules.manual import MANUAL, read_by
@@ -48,7 +59,9 @@ def bind(
     place = Place(plan.axes, mesh, rank, padded)
     binder = Binder(plan, place, by_block, merged_values(plan, apart) if by_block and merge else frozenset())
     for step in steps_of(plan, mesh, rank):
-        if isinstance(step, Compute):
+        if isinstance(step, Compute) and step.kernel == SPAN:
+            binder.spread(step)
+        elif isinstance(step, Compute):
             binder.compute(step)
         elif isinstance(step, Reshard):
             binder.move(step)
@@ -100,6 +113,15 @@ class Binder:
         """Bind a change of cuts."""
         wanted = tuple(self.plan.values[name].cut for name in step.results)
         self.steps.append(Moved(step.node, step.operands, step.results, wanted))
+
+    def spread(self, step: Compute) -> None:
+        """Bind a range of a dim that all ranks get."""
+        _, dim, begin, end = step.args
+        wanted: list[Wanted] = []
+        for name in step.results:
+            cut = self.plan.values[name].cut
+            wanted.append((*cut[:dim], Span(begin, end), *cut[dim + 1 :]))
+        self.steps.append(Moved(step.node, step_operands(step), step.results, tuple(wanted)))
 
     def add(self, step: Reduce) -> None:
         """Bind a reduction of partial sums."""

@@ -27,8 +27,10 @@ from kernels.contract import native
 from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import ChoiceError, meets
 from miniapps.partition import manual
+from miniapps.partition.execution import ring
 from miniapps.partition.execution.fixed import fixed
 from miniapps.partition.execution.parts import PARTS
+from miniapps.partition.execution.ring import RING
 from miniapps.partition.rules.manual import MANUAL
 from miniapps.partition.rules.manual import NAMES as NAMES_OF_REGIONS
 
@@ -65,7 +67,7 @@ def named(target: str) -> Callable:
     """torch's function for a target of the graph."""
     name, *overload = target.split(".")[1:]
     if target.startswith("partition."):
-        return PARTS[name]
+        return PARTS.get(name) or RING[name]
     if name == "view":
         return torch.reshape
     packet = getattr(aten, name)
@@ -118,6 +120,11 @@ class Kernels:
             return self.attention
         if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
             return self.attention_backward
+        if name == "attention_step":
+            exp, log = self.elements("exp"), self.elements("log")
+            return partial(ring.attention_step, attend=self.attention, exp=exp, log=log)
+        if name == "attention_step_backward":
+            return partial(ring.attention_step_backward, back=self.attention_backward)
         if name == "prod":
             return product_of_rows
         if self.anywhere:
@@ -161,6 +168,10 @@ class Kernels:
         if name == "dot":
             return lambda a, b: matmul(a[None], b[:, None], threads=threads)[0, 0]
         return lambda a, b: torch.mul(a[:, None], b)  # outer
+
+    def elements(self, name: str) -> Callable:
+        """A function of elements of torch, with bits that follow no cut."""
+        return (fixed(name, {}, self.threads) if self.anywhere else None) or flat(getattr(torch, name))
 
     def rowsum(self, x, dims: Sequence[int], keep: bool = False, dtype=None, blocks=None, apart=False):
         """The sum over whole dims; see `over_blocks`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from miniapps.partition.cuts.axes import axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Step
+from miniapps.partition.cuts.steps import SPAN, Compute, Plan, Reduce, Reshard, Step, step_operands
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.exchange import Recut
 from miniapps.partition.execution.place import Place, Wanted
@@ -26,6 +26,8 @@ def axes_along(plan: Plan, step: Step) -> list[tuple[str, ...]]:
         return [step.axes, *(axes_of(plan.values[name].cut) for name in step.operands)]
     if isinstance(step, Reshard):
         return [axes_of(plan.values[step.operands[0]].cut)]
+    if isinstance(step, Compute) and step.kernel == SPAN:
+        return [axes_of(plan.values[step_operands(step)[0]].cut)]
     if isinstance(step, Compute):
         return [axes_of(plan.values[window.operand].cut) for window in step.windows]
     return []

@@ -39,7 +39,15 @@ class Halo:
     runs: str
 
 
-Wanted = tuple["Dim | Halo", ...]  # wanted places of each dim of a value
+@dataclass(frozen=True)
+class Span:
+    """The places [begin, end) of a dim, on every rank."""
+
+    begin: int
+    end: int
+
+
+Wanted = tuple["Dim | Halo | Span", ...]  # wanted places of each dim of a value
 
 
 @dataclass(frozen=True)
@@ -178,7 +186,7 @@ class Place:
             for begin, end in self.runs(axis, halo.runs)
         ]
 
-    def indices(self, wanted: Dim | Halo, n: int) -> np.ndarray:
+    def indices(self, wanted: Dim | Halo | Span, n: int) -> np.ndarray:
         """The global places of a dim of n, ascending in a cut; -1 for zeros outside it and for padding."""
         key = (wanted, n) if isinstance(wanted, Halo) else wanted
         known = self._indices.get(key)
@@ -202,7 +210,9 @@ class Place:
             found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
         return found
 
-    def _found(self, wanted: Dim | Halo, n: int) -> np.ndarray:
+    def _found(self, wanted: Dim | Halo | Span, n: int) -> np.ndarray:
+        if isinstance(wanted, Span):
+            return np.arange(wanted.begin, wanted.end)
         if isinstance(wanted, Halo):
             places = [np.arange(low, high) for low, high in self.groups(wanted)]
             found = np.concatenate(places) if places else np.empty(0, np.int64)

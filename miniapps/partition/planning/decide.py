@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from miniapps.partition.cuts.axes import Cut, axes_of
+from miniapps.partition.cuts.steps import SPAN
 from miniapps.partition.graphs.graph import ITEMSIZE, Tensor
 from miniapps.partition.planning.propagate import Ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, take
@@ -131,6 +132,9 @@ def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
     summed = {label for labels in rule.operands for dim in labels for label in dim} & assignment.keys()
     fresh = []
     for labels in rule.results:
+        if rule.kernel == SPAN:  # one of the parts has all of it
+            fresh.append(())
+            continue
         kept = {label for dim in labels for label in dim}
         gone = (axis for label in summed - kept for _, axis in assignment[label] if axis is not None)
         fresh.append(axes.ordered(gone))

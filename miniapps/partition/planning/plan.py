@@ -40,19 +40,21 @@ def plan(
     together: Iterable[Sequence[str]] = (),
     fuse: bool = True,
     layers: Sequence[str] = (),
+    ring: bool = False,
 ) -> Plan:
     """The plan of a step; `together`: groups of axes that never cut the same value, so that one mesh axis may carry
     a group.
 
     `fuse`: send partial sums over equal axes as one vector, as soon as one of them is needed. `layers`: the modules
-    over which an axis `stage` runs. Raises AnnotationError.
+    over which an axis `stage` runs. `ring`: attention of cut
+    keys and values in blocks. Raises AnnotationError.
     """
     known = Axes(axes, together)
     annotated = fitted(graph, known, annotations)
     while True:
         nodes = ruled(graph)
         wishes = propagate(graph, nodes, known, annotated)
-        smaller = written(graph, nodes, wishes, known)
+        smaller = written(graph, nodes, wishes, known, ring)
         if smaller is None:
             break
         graph = smaller

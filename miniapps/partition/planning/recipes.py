@@ -8,28 +8,42 @@ from dataclasses import fields, replace
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import number
-from miniapps.partition.cuts.steps import STAGE, Plan
+from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
 from miniapps.partition.planning.early import overlapped
 from miniapps.partition.planning.pipeline import staged
 from miniapps.partition.planning.plan import plan
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, RING, STEPS
 from miniapps.partition.rules.project import Axes
 
 STORED = "stored"
 
 
 def plan_of(
-    model: Problem, deck, graph: Graph, names: Iterable[str], fuse: bool = True, overlap: bool = False
+    model: Problem,
+    deck,
+    graph: Graph,
+    names: Iterable[str],
+    fuse: bool = True,
+    overlap: bool = False,
+    attention: str = GATHERED,
 ) -> Plan:
-    """The plan of a step with the axes `names`; `overlap`: sums of gradients begin as soon as they can."""
+    """The plan of a step with the axes `names`; `overlap`: sums of gradients begin as soon as they can; `attention`:
+    `gathered` or `ring`. Raises ChoiceError for a ring where no axis cuts keys."""
+    ring = known("attention", attention, ATTENTION) == RING
     layers = model.layers(deck)
     axes = tuple(
         staged(graph, layers, axis.blocks) if axis.name == STAGE else axis
         for axis in chosen(model, deck, names)
     )
-    found = plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers)
+    found = plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers, ring)
+    if ring and not any(isinstance(s, Compute) and s.target.endswith(STEPS[0]) for s in found.steps):
+        raise ChoiceError(
+            "attention 'ring': no axis cuts the keys of an attention without mask and dropout; choose a recipe that "
+            "cuts tokens, such as sp, or attention gathered"
+        )
     return overlapped(found) if overlap else found
 
 

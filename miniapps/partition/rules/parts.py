@@ -4,8 +4,9 @@ They get the places of their part of a dim as an operand, `rows`; so this dim ma
 
 from collections.abc import Sequence
 
+from miniapps.partition.cuts.steps import SPAN
 from miniapps.partition.graphs.graph import Node, Tensor
-from miniapps.partition.rules.factors import NORMALISING, Reach, Rule, labelled
+from miniapps.partition.rules.factors import CONTRACTING, NORMALISING, Reach, Rule, labelled
 from miniapps.partition.rules.lookup import at_rows, indexed
 from miniapps.partition.rules.shape import create
 
@@ -99,7 +100,44 @@ def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
     )  # fmt: skip
 
 
+def span(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """partition.span(tensors, dim, begin, end): the places [begin, end) of a dim, of which the results have all."""
+    rank, dim = len(tensors[0].shape), node.args[1]
+    result = ["part" if d == dim else d for d in range(rank)]
+    return labelled(
+        node, tensors, [range(rank)] * len(tensors), [result] * len(tensors), SPAN, whole=["part"],
+        priority=NORMALISING,
+    )  # fmt: skip
+
+
+def put_span(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """partition.put_span(base or None, part, rows, dim, begin): each place of the dim from `part`, else from `base`."""
+    rank, dim = len(node.results[0].shape), node.args[3]
+    part = ["part" if d == dim else d for d in range(rank)]
+    base = [range(rank)] * (len(tensors) - 2)
+    return labelled(
+        node, tensors, [*base, part, [dim]], [range(rank)], "lookup", whole=["part"], priority=NORMALISING
+    )
+
+
+def attention_step(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """partition.attention_step(q, k, v, out, logs, rows, begin, causal, scale): samples, heads and queries may be cut;
+    k and v are one block. attention_step_backward(gradient, q, k, v, out, logs, rows, begin, causal, scale) sums over
+    queries."""
+    read, made = ["bhqd", "bhkd", "bhkd"], ["bhqd", "bhq"]
+    if "backward" in node.target:
+        read, made = ["bhqd", *read], ["bhqd", "bhkd", "bhkd"]
+    read += ["bhqd", "bhq"] if len(tensors) > len(read) + 1 else []
+    return labelled(
+        node, tensors, [*read, "q"], made, "rowwise", whole="kd", priority=CONTRACTING, fill=0.0,
+        reason="a block of keys and values is whole",
+    )  # fmt: skip
+
+
 RULES = {
+    "span": span,
+    "put_span": put_span,
+    **dict.fromkeys(("attention_step", "attention_step_backward"), attention_step),
     "rows": create,
     "places": places,
     "index_at": index_at,

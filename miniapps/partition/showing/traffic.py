@@ -24,6 +24,7 @@ from kernels.allreduce.schedules.block_tree import elements_sent
 from miniapps.partition.cuts.axes import Cut, Dim, merge, size_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
+    SPAN,
     STAGE,
     Compute,
     Plan,
@@ -33,6 +34,7 @@ from miniapps.partition.cuts.steps import (
     Send,
     Step,
     Window,
+    step_operands,
     step_results,
 )
 from miniapps.partition.graphs.graph import ITEMSIZE
@@ -71,7 +73,10 @@ class Counter:
             return self.reduction(step)
         if isinstance(step, Send | Receive):
             return self.send(step) if id(step) in self.passed else None
-        found = self.reshard(step) if isinstance(step, Reshard) else self.halo(step)
+        if isinstance(step, Reshard):
+            found: Traffic | None = self.reshard(step)
+        else:
+            found = self.spread(step) if step.kernel == SPAN else self.halo(step)
         return found if found and found.nbytes else None
 
     def reduction(self, step: Reduce) -> Traffic | None:
@@ -163,6 +168,19 @@ class Counter:
                 moved |= {a for dim in (*old.cut, *new.cut) for _, a in placed(dim)}
         axes = tuple(name for name in self.axes if name in moved)
         return Traffic(step.kind, axes, self.ranks(axes), total)
+
+    def spread(self, step: Compute) -> Traffic:
+        """The messages of a range of a dim that all ranks get: the places that each lacks."""
+        _, dim, begin, end = step.args
+        values, total, every = self.plan.values, 0, frozenset(range(begin, end))
+        for name in step_operands(step):
+            value = values[name]
+            for rank in self.executing(step):
+                own = [len(self.places(of, rank)) for of in value.cut]
+                lacks = len(every - self.places(value.cut[dim], rank))
+                total += lacks * prod(own[:dim] + own[dim + 1 :]) * ITEMSIZE[value.dtype]
+        axes = tuple(axis for _, axis in values[step_operands(step)[0]].cut[dim] if axis is not None)
+        return Traffic("all-gather", axes, self.ranks(axes), total)
 
     def halo(self, step: Compute) -> Traffic | None:
         """The messages of a halo: places that windows read beyond a rank's own, corners included."""

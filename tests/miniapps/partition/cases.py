@@ -453,7 +453,8 @@ def case(seed: int):
         if any(dims):
             # Priorities, so that annotations never contradict each other.
             annotations[place] = Annotation(dims, priority=place)
-    return graph, plan(graph, axes, annotations, together), ranks_of(rng, axes, *together)
+    ranks = ranks_of(rng, axes, *together)
+    return graph, plan(graph, axes, annotations, together, ring=bool(rng.integers(2))), ranks
 
 
 def cut_axes(rng, sizes: list[int]) -> tuple[Axis, ...]:

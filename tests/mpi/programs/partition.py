@@ -1,6 +1,6 @@
 """A model on one mesh after the other: a line with a hash of loss, gradients and weights for each, printed by rank 0.
 
-    mpirun -n P python partition.py MODEL AXES LEVEL THREADS SHAPES MESH...
+    mpirun -n P python partition.py MODEL[:ring] AXES LEVEL THREADS SHAPES MESH...
 
 AXES cut the problem (`batch,heads`); sizes may follow (`batch,stage/layers=4,micro_batches=2`). A mesh is
 `data=3:batch+experts,model=2:heads/SEED/SCHEDULE`: sizes, the axes that each carries, the seed by which owners of
@@ -43,11 +43,12 @@ def mesh_of(text):
 def problem(name, text):
     """(plan, whole tensors of its sources, gradients by autograd in float64), of axes and sizes as text."""
     axes, _, sizes = text.partition("/")
+    name, _, attention = name.partition(":")
     module, deck, graph = exported(name, **pairs(sizes, "sizes", "layers=4"))
     torch.manual_seed(0)
     network, inputs = module.module(deck), module.inputs(deck)
     parts = micro_batches(deck)
-    plan = plan_of(module, deck, graph, axes.split(","))
+    plan = plan_of(module, deck, graph, axes.split(","), attention=attention or "gathered")
     whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
     whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
     by_part = split(inputs, parts)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from miniapps.partition.cuts.axes import Cut, Dim
+from miniapps.partition.cuts.axes import Cut, Dim, is_cut
 from miniapps.partition.graphs.graph import Graph, Node
 from miniapps.partition.graphs.simplify import live, operation
 from miniapps.partition.planning.propagate import Ruled, wished
@@ -28,9 +28,12 @@ SMALLER: dict[str, Callable[[Smaller, Node, Cuts], bool]] = {
 }
 
 
-def written(graph: Graph, nodes: Sequence[Ruled], wishes: Mapping[str, Cut], axes: Axes) -> Graph | None:
-    """The graph in which operations along wished cuts are written in smaller ones; None if there are none."""
-    chosen = {ruled.node.name: found for ruled in nodes if (found := parted(ruled, wishes, axes))}
+def written(
+    graph: Graph, nodes: Sequence[Ruled], wishes: Mapping[str, Cut], axes: Axes, ring: bool = False
+) -> Graph | None:
+    """The graph in which operations along wished cuts are written in smaller ones; None if there are none. `ring`:
+    attention of cut keys in blocks."""
+    chosen = {ruled.node.name: found for ruled in nodes if (found := parted(ruled, wishes, axes, ring))}
     join_pools(graph, chosen)
     if not chosen:
         return None
@@ -48,8 +51,23 @@ def written(graph: Graph, nodes: Sequence[Ruled], wishes: Mapping[str, Cut], axe
     return live(work.graph()) if work.count else None
 
 
-def parted(ruled: Ruled, wishes: Mapping[str, Cut], axes: Axes) -> dict[Any, Dim]:
-    """The parted labels that the wished cuts cut."""
+def parted(ruled: Ruled, wishes: Mapping[str, Cut], axes: Axes, ring: bool) -> dict[Any, Dim]:
+    """The parted labels that the wished cuts cut; with `ring` also queries and keys of attention, if both are."""
+    if ring and operation(ruled.node.target) in attention.NAMES:
+        labels = ruled.labels()
+        cuts = [
+            next(
+                (
+                    wishes[tensor.name][2]
+                    for tensor, of in zip(ruled.read, labels, strict=False)
+                    if of[2:3] == ((label,),)
+                ),
+                (),
+            )
+            for label in "qk"
+        ]
+        if all(map(is_cut, cuts)):
+            return dict(zip("qk", cuts, strict=True))
     if not ruled.rule.parted or operation(ruled.node.target) not in SMALLER:
         return {}
     found = wished(ruled, ruled.rule.opened, wishes, axes)

@@ -52,6 +52,18 @@ class Smaller:
         self.nodes.append(Node(name, target, args, kwargs, (tensor,), self.node.where, micro))
         return "%" + name
 
+    def several(
+        self, name: str, target: str, args: tuple, shapes: Sequence[Iterable[int]], dtype: str
+    ) -> tuple[str, ...]:
+        """Append a node with several results of one dtype; returns their values."""
+        name = f"{self.node.name}_{name}"
+        while f"{name}.0" in self.tensors:
+            name += "_"
+        results = tuple(Tensor(f"{name}.{k}", tuple(shape), dtype) for k, shape in enumerate(shapes))
+        self.tensors.update((tensor.name, tensor) for tensor in results)
+        self.nodes.append(Node(name, target, args, (), results, self.node.where, self.node.micro))
+        return tuple("%" + tensor.name for tensor in results)
+
     def ends(self, value: str, result: Tensor) -> None:
         """Give the last node, which made `value`, the name of a result of the old graph."""
         node = self.nodes.pop()

@@ -1,0 +1,89 @@
+"""Attention block by block (`planning.smaller.attention`): one block of keys and values for the local queries.
+
+Each query is computed alone, and a query of causal attention leaves out the blocks behind it. `attend` and `back` are
+the attention of a guarantee, with torch's signature; `exp` and `log` its functions of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+aten = torch.ops.aten
+torch_attention = aten._scaled_dot_product_flash_attention_for_cpu
+torch_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def seen(rows, begin: int, size: int, causal: bool, dtype) -> Iterator[tuple[slice, torch.Tensor | None]]:
+    """(local queries, their mask) for the queries with the places `rows`, ascending and then -1, that see keys of the
+    block [begin, begin + size): those inside it, and those behind it."""
+    if not causal or rows.is_meta:
+        yield slice(0, rows.shape[0]), None
+        return
+    first, behind, end = (
+        int((rows >= begin).long().argmax()) if bool((rows >= begin).any()) else rows.shape[0],
+        int((rows >= begin + size).long().argmax()) if bool((rows >= begin + size).any()) else -1,
+        int((rows >= 0).sum()),
+    )
+    behind = end if behind < 0 else behind
+    if first < behind:
+        inside = rows[first:behind, None] >= torch.arange(begin, begin + size)
+        yield slice(first, behind), torch.where(inside, 0.0, -torch.inf).to(dtype)
+    if behind < end:
+        yield slice(behind, end), None
+
+
+def attention_step(
+    q, k, v, out, logs, rows, begin: int, causal: bool, scale: float | None,
+    attend: Callable = torch_attention, exp: Callable = torch.exp, log: Callable = torch.log,
+):  # fmt: skip
+    """Returns the result (samples, heads, queries, width) and the logarithms of sums (samples, heads, queries) of the
+    blocks so far, `out` and `logs`, and this one; None before the first."""
+    fresh = out is None
+    out = torch.zeros_like(q) if fresh else out.clone()
+    logs = torch.full(q.shape[:3], -torch.inf, dtype=q.dtype, device=q.device) if fresh else logs.clone()
+    for at, mask in seen(rows, begin, k.shape[2], causal, q.dtype):
+        new, more = attend(q[:, :, at].contiguous(), k, v, 0.0, False, attn_mask=mask, scale=scale)
+        top = torch.maximum(logs[:, :, at], more)
+        old, share = exp(logs[:, :, at] - top), exp(more - top)
+        total = old + share
+        out[:, :, at] = out[:, :, at] * (old / total)[..., None] + new * (share / total)[..., None]
+        logs[:, :, at] = top + log(total)
+    return out, logs
+
+
+def attention_step_backward(
+    gradient, q, k, v, out, logs, rows, begin: int, causal: bool, scale: float | None,
+    back: Callable = torch_backward,
+):  # fmt: skip
+    """Returns what this block adds to the gradient of q, and the gradients of k and v by these queries. `out` and
+    `logs`: of all blocks."""
+    of_q, of_k, of_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for at, mask in seen(rows, begin, k.shape[2], causal, q.dtype):
+        given = [x[:, :, at].contiguous() for x in (gradient, q, out, logs)]
+        parts = back(given[0], given[1], k, v, *given[2:], 0.0, False, attn_mask=mask, scale=scale)
+        of_q[:, :, at] = parts[0]
+        of_k, of_v = of_k + parts[1], of_v + parts[2]
+    return of_q, of_k, of_v
+
+
+def span(xs, dim: int, begin: int, end: int):
+    """The places [begin, end) of a dim of whole tensors."""
+    return [x.narrow(dim, begin, end - begin) for x in xs]
+
+
+def put_span(base, part, rows, dim: int, begin: int):
+    """Each place of a dim, of `rows`, from `part`, whose first place is `begin`; places outside it from `base`, or
+    zero."""
+    shape = [rows.shape[0] if d == dim else n for d, n in enumerate(part.shape)]
+    found = part.new_zeros(shape) if base is None else base.clone()
+    if rows.is_meta:
+        return found
+    (at,) = torch.nonzero((rows >= begin) & (rows < begin + part.shape[dim]), as_tuple=True)
+    return found.index_copy(dim, at, part.index_select(dim, rows[at] - begin))
+
+
+RING: dict[str, Callable] = {
+    function.__name__: function for function in (attention_step, attention_step_backward, span, put_span)
+}

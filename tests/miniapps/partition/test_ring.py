@@ -1,0 +1,141 @@
+"""Attention block by block: right, with the bits of one rank, and with less memory than all keys and values at once."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from kernels.guarantees import ChoiceError
+from miniapps.partition import models
+from miniapps.partition.capture.export import export
+from miniapps.partition.capture.shapes import graph_of
+from miniapps.partition.cuts.axes import Axis, evenly
+from miniapps.partition.cuts.mesh import parse
+from miniapps.partition.cuts.steps import SPAN, Compute
+from miniapps.partition.execution.given import constant_of
+from miniapps.partition.execution.run import Program
+from miniapps.partition.planning.annotate import Annotation
+from miniapps.partition.planning.plan import plan
+from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.pricing.dry import dry_step
+from tests.miniapps.partition.lockstep import compare
+from tests.miniapps.partition.oracle import check
+
+TOKENS = Axis("tokens", (0, 3, 4, 8))  # uneven
+UNIT = 2.0**-24  # of float32
+
+
+class Attending(torch.nn.Module):
+    """Attention of one parameter, whose queries may be another number than its keys."""
+
+    def __init__(self, causal: bool, more: int, scale: float | None):
+        super().__init__()
+        self.causal, self.more, self.scale = causal, more, scale
+        self.w = torch.nn.Parameter(torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(2)))
+
+    def forward(self, x):
+        keys = x[:, :, : x.shape[2] - self.more] if self.more else x
+        q, k, v = x @ self.w[0], keys @ self.w[1], keys @ self.w[2]
+        found = scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=self.scale)
+        return (found * found).sum()
+
+
+def planned(causal, more=0, scale=None, axis=TOKENS):
+    """(graph, plan, sources) of a step whose tokens an axis cuts."""
+    module = Attending(causal, more, scale)
+    x = torch.randn(2, 3, 8, 4, generator=torch.Generator().manual_seed(1))
+    graph = export(module, (x,))
+    found = plan(graph, [axis], {0: Annotation((None, None, axis.name, None))}, ring=True)
+    values = {
+        source.tensor.name: x if source.kind == "input" else constant_of(source) if source.kind == "constant"
+        else module.w.detach()
+        for source in graph.sources
+    }  # fmt: skip
+    return graph, found, values
+
+
+@pytest.mark.parametrize(("causal", "scale"), [(True, None), (False, None), (True, 0.3), (False, 0.3)])
+def test_blocks_of_keys_are_right_and_keep_the_bits_of_one_rank(causal, scale):
+    graph, found, values = planned(causal, scale=scale)
+    targets = [step.target.split(".")[1] for step in found.steps if isinstance(step, Compute)]
+    assert [targets.count(f"attention_step{end}") for end in ("", "_backward")] == [TOKENS.blocks] * 2
+    assert targets.count(SPAN) == 2 * TOKENS.blocks and not any("scaled_dot" in name for name in targets)
+    for owners in (((0, 1, 2),), ((0, 2), (1,)), ((1,), (2,), (0,))):
+        ranks = [{"tokens": own} for own in owners]
+        check(
+            found,
+            graph,
+            {n: (x.double() if x.is_floating_point() else x).numpy() for n, x in values.items()},
+            ranks,
+        )
+        for shapes in ("exact", "padded"):
+            compare(found, ranks, values, shapes=shapes)
+
+
+@pytest.mark.parametrize("level", ["none", "layout"])
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_gradients_are_as_close_to_float64_as_those_of_torch(name, level):
+    model = models.model(name)
+    sizes = {
+        "layers": "1",
+        "samples": "2",
+        "batch": "1",
+        "tokens": "32",
+        "width": "16",
+        "heads": "2",
+        "token_blocks": "8",
+    }
+    deck = deck_of(model, sizes)
+    torch.manual_seed(0)
+    module, inputs = model.module(deck), model.inputs(deck)
+    carriers = model.RECIPES["sp"]
+    found = plan_of(model, deck, export(module, inputs), list(carriers), attention="ring")
+    program = Program(None, found, parse("sequence=1", carriers, 1), level)
+    known = {("parameter", key): x.detach() for key, x in module.named_parameters()}
+    known |= {("input", str(k)): x for k, x in enumerate(inputs)}
+    _, gradients, _ = program(program.sources(known))
+    module.double()(*inputs).backward()
+    true = {key: x.grad for key, x in module.named_parameters()}
+    largest = max(float(x.abs().max()) for x in true.values())
+    # Each block rounds the result and its weights anew: 8 blocks, each with a sum of 4 products and 5 operations.
+    bound = 2 * 8 * 16 * UNIT * largest
+    for (key, _), gradient in zip(program.gradients, gradients, strict=True):
+        assert float((gradient.double() - true[key]).abs().max()) <= bound, key
+
+
+def test_a_rank_holds_a_block_of_keys_and_values_beside_its_own():
+    model = models.model("gpt")
+    sizes = dict.fromkeys(("layers", "samples", "batch", "heads"), "1") | dict.fromkeys(
+        ("width", "feedforward"), "64"
+    )
+    sizes |= {"tokens": "512", "vocabulary": "8", "token_blocks": "16"}
+    deck, carriers = deck_of(model, sizes), model.RECIPES["sp"]
+    graph = graph_of(model, deck)
+    peaks, plans = {}, {}
+    for attention in ("gathered", "ring"):
+        plans[attention] = plan_of(model, deck, graph, list(carriers), attention=attention)
+        _, peaks[attention] = dry_step(plans[attention], parse("sequence=8", carriers, 8), 0, "none")
+    whole = 512 * 64 * 4  # bytes of the keys of all tokens
+    assert peaks["gathered"] - peaks["ring"] > whole
+    assert plans["gathered"].hash != plans["ring"].hash
+
+
+def test_a_ring_without_cut_keys_is_refused():
+    model = models.model("gpt")
+    for sizes, recipe in (({}, "dp"), ({"dropout": "0.1"}, "sp"), ({"token_blocks": "1"}, "sp")):
+        deck = deck_of(model, {"layers": "1", "samples": "2", "batch": "2"} | sizes)
+        with pytest.raises(ChoiceError, match="no axis cuts the keys"):
+            plan_of(model, deck, graph_of(model, deck), list(model.RECIPES[recipe]), attention="ring")
+
+
+def test_queries_and_keys_of_other_numbers_are_cut_each_by_its_own_blocks():
+    graph, found, values = planned(False, more=4, axis=evenly("tokens", 4, 4))
+    assert any(isinstance(step, Compute) and step.kernel == SPAN for step in found.steps)
+    ranks = [{"tokens": (0, 3)}, {"tokens": (1, 2)}]
+    check(
+        found,
+        graph,
+        {n: np.asarray(x.double() if x.is_floating_point() else x) for n, x in values.items()},
+        ranks,
+    )
+    compare(found, ranks, values)
