@@ -124,7 +124,8 @@ def work(rank, ranks, first, last, store):
         lines += filter(None, (outcome(seed, mesh) for seed in range(first, last)))
     if rank == 0:
         for line in lines:
-            print(json.dumps(line))
+            print(json.dumps(line), flush=True)
+    dist.barrier()  # a process that leaves early ends the others
     dist.destroy_process_group()
 
 
