@@ -78,11 +78,20 @@ def problem_of(options: argparse.Namespace) -> models.Problem:
     if is_name(options.model):
         if options.size:
             raise UsageError(f"--size {options.size}: belongs to models of this package; leave it out")
-        problem = own_problem(options.model, options.inputs, options.loss)
+        if not 1 <= options.micro_batches <= 2**20:
+            raise UsageError(f"--micro-batches {options.micro_batches}: give a number of 1 or more")
+        problem = own_problem(
+            options.model, options.inputs, options.loss, options.micro_batches, options.layers
+        )
         problem.require(options.recipe)
         return problem
     known("model", options.model, models.names())
-    for name in ("inputs", "loss"):
+    if options.micro_batches != 1:
+        raise UsageError(
+            f"--micro-batches {options.micro_batches}: belongs to a module of yours; write --size "
+            f"micro_batches={options.micro_batches}"
+        )
+    for name in ("inputs", "loss", "layers"):
         if getattr(options, name) is not None:
             raise UsageError(
                 f"--{name}: belongs to a module of yours; {options.model} has its own, so leave it out"

@@ -242,6 +242,20 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         help="of your module if it returns no scalar: cross_entropy and mse compare its result (the first of several) "
         "with the last input; mean",
     )
+    one.add_argument(
+        "--layers",
+        metavar="NAME,...",
+        help="of your module, for recipes with pp: the module whose children are the layers of the stages, or the "
+        "layers themselves, first to last; default: the longest nn.Sequential or nn.ModuleList of equal modules",
+    )
+    one.add_argument(
+        "--micro-batches",
+        metavar="N",
+        type=int,
+        default=1,
+        help="of your module: equal parts of the batch that go through a pipeline one after the other; the loss is the "
+        "mean of theirs (%(default)s)",
+    )
     one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
     one.add_argument(
         "--size", metavar="NAME=N,...", default="", help="sizes of a model named above: width=256,layers=4"

@@ -50,6 +50,13 @@ def recipe(name, n, which, mesh):
     return ran(n, f"{FILE}:{name}", *options, "--axes", axes, "--recipe", recipes[which], "--mesh", mesh)
 
 
+def test_stages_of_an_own_module_have_one_hash():
+    options = [f"{FILE}:Encoder", *TOKENS, "--micro-batches", "2", "--axes", "batch,stage"]
+    meshes = ((1, "pp", "stage=1"), (2, "pp", "stage=2"), (4, "dp+pp", "data=2,stage=2"))
+    found = [ran(n, *options, "--recipe", recipe, "--mesh", mesh) for n, recipe, mesh in meshes]
+    assert len({digest for digest, _ in found}) == 1 and max(error for _, error in found) < 1e-5
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_one_hash_on_every_mesh(name):
     second = {"dp": "data", "tp": "model", "spatial": "rows", "zero": "data"}[MODULES[name][2][1]]

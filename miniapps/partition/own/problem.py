@@ -10,11 +10,13 @@ from typing import Any
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, AxisError, evenly
+from miniapps.partition.cuts.steps import STAGE
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.own.inputs import BATCH, Given, inputs_of
 from miniapps.partition.own.loading import made, own_code
 from miniapps.partition.own.losses import step_of
+from miniapps.partition.own.stages import layers_of
 from miniapps.partition.planning.pairs import FEATURES, Pairs, best
 from miniapps.partition.planning.recipes import STORED
 
@@ -24,27 +26,31 @@ BLOCKS = 8  # the default number of blocks along an axis, if it has as many elem
 class OwnProblem(Problem):
     """The module FILE.py:NAME with its inputs; exported when it is made.
 
-    Axes: those that --inputs names, else `batch`; `features` of pairs of linear layers; `stored` rows of parameters.
+    Axes: those that --inputs names, else `batch`; `features` of pairs of linear layers; `stored` rows of parameters;
+    `stage` of layers (`own.stages`). `parts`: micro-batches of a step, and `named`: its layers, of the options.
     `notes`: sentences about what the recipes cut. Raises UsageError if module, inputs or loss are none, and ExportError
     if the step cannot be captured.
     """
 
-    def __init__(self, name: str, given: Given, loss: str | None):
-        self.name, self.given = name, given
+    def __init__(self, name: str, given: Given, loss: str | None, parts: int = 1, named: str | None = None):
+        self.name, self.given, self.parts = name, given, parts
+        require_parts(given, parts)
         self._module = made(name)
         self.call = step_of(self._module, loss, name, given.tensors)  # type: ignore[method-assign]
+        self.stages, self.unstaged = layers_of(self._module, named)
         self.graph = self._exported()
+        blocks = {axis: min(BLOCKS, extent) for axis, extent in self._extents.items()}
+        if self.stages:
+            blocks[STAGE] = len(self.stages)
         self.Deck = make_dataclass(
-            "Deck",
-            [(axis, int, min(BLOCKS, extent)) for axis, extent in self._extents.items()],
-            frozen=True,
+            "Deck", [(name, int, n) for name, n in (blocks | {"micro_batches": parts}).items()], frozen=True
         )
 
     def _exported(self) -> Graph:
         from miniapps.partition.capture.export import export
 
         with own_code(f"{self.name}: forward"):
-            return export(self._module, self.given.tensors, self.call)
+            return export(self._module, self.given.tensors, self.call, self.parts)
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -54,6 +60,10 @@ class OwnProblem(Problem):
     @cached_property
     def _extents(self) -> dict[str, int]:
         extents = self.given.extents()
+        if BATCH in extents:
+            extents[BATCH] //= self.parts
+        if self.stages:
+            extents[STAGE] = len(self.stages)
         if self.pairs.found:
             extents[FEATURES] = self.pairs.extent
         rows = [s.tensor.shape[0] for s in self.graph.sources if s.kind == "parameter" and s.tensor.shape]
@@ -70,6 +80,10 @@ class OwnProblem(Problem):
             found["zero"] = samples | {STORED: "data"}
             found["dp+tp"] = samples | features if features else {}
             found["dp+spatial"] = samples | others if others else {}
+        if self.stages:
+            whole = {"pp": {}, "dp+pp": samples, "tp+pp": features}
+            whole["dp+tp+pp"] = samples | features if samples and features else {}
+            found |= {name: cut | {STAGE: STAGE} for name, cut in whole.items() if cut or name == "pp"}
         return {name: carriers for name, carriers in found.items() if carriers}
 
     @property
@@ -86,6 +100,9 @@ class OwnProblem(Problem):
     def axes(self, deck: Any) -> tuple[Axis, ...]:
         return tuple(evenly(axis, extent, getattr(deck, axis)) for axis, extent in self._extents.items())
 
+    def layers(self, deck: Any) -> tuple[str, ...]:
+        return self.stages
+
     def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
         found: dict[str | int, Sequence[str | None]] = dict(enumerate(self.given.dims))
         return found | dict(self.pairs.annotations())
@@ -95,7 +112,9 @@ class OwnProblem(Problem):
         if recipe in self.RECIPES:
             return
         there = f"this module has {', '.join(self.RECIPES) or 'none'}"
-        if "tp" in recipe and recipe in ("tp", "dp+tp"):
+        if recipe in ("pp", "dp+pp", "tp+pp", "dp+tp+pp") and not self.stages:
+            raise ChoiceError(f"--recipe {recipe}: no layers are stages: {self.unstaged}; {there}")
+        if recipe in ("tp", "dp+tp", "tp+pp", "dp+tp+pp") and not self.pairs.found:
             reasons = "; ".join(f"{key}: {why}" for key, why in self.pairs.reasons.items())
             why = reasons or "it has no linear layers in its forward pass"
             raise ChoiceError(f"--recipe {recipe}: no two linear layers form a pair ({why}); {there}")
@@ -103,7 +122,7 @@ class OwnProblem(Problem):
             raise ChoiceError(
                 f"--recipe {recipe}: name the dims to cut in --inputs, as in float32[batch:4,3,rows:32,32]; {there}"
             )
-        if recipe in ("dp", "zero"):
+        if recipe in ("dp", "zero", "dp+tp", "dp+pp", "dp+tp+pp"):
             raise ChoiceError(
                 f"--recipe {recipe}: no input has a dim batch; name it in --inputs, batch:32; {there}"
             )
@@ -116,6 +135,8 @@ class OwnProblem(Problem):
             axes = [axis for axis in dims if axis in names]
             if not axes and any(axis for axis in names if axis in self.given.extents()):
                 found.append(f"Input {k}, {list(tensor.shape)}, is not cut: all ranks hold it whole.")
+        if STAGE in names:
+            found.append(f"Layers of the stages: {', '.join(self.stages)}.")
         if FEATURES not in names:
             return found
         found += [
@@ -126,14 +147,28 @@ class OwnProblem(Problem):
         return found
 
 
-def own_problem(name: str, inputs: str | None, loss: str | None) -> OwnProblem:
-    """The problem of the options. Raises UsageError, ChoiceError, AxisError."""
+def require_parts(given: Given, parts: int) -> None:
+    """Raise ChoiceError if the inputs are no `parts` equal micro-batches: equal parts of a batch in dim 0 of each."""
+    if parts == 1:
+        return
+    for k, (tensor, dims) in enumerate(zip(given.tensors, given.dims, strict=True)):
+        if not dims or dims[0] != BATCH or BATCH in dims[1:] or tensor.shape[0] % parts:
+            raise ChoiceError(
+                f"--micro-batches {parts}: input {k}, {list(tensor.shape)}, has no batch of a multiple of {parts} in "
+                "its first dim, which micro-batches are parts of"
+            )
+
+
+def own_problem(
+    name: str, inputs: str | None, loss: str | None, parts: int = 1, named: str | None = None
+) -> OwnProblem:
+    """The problem of the options; `parts`, `named`: as of `OwnProblem`. Raises UsageError, ChoiceError, AxisError."""
     if not inputs:
         raise UsageError(
             f'{name}: give its inputs, --inputs "float32[32,784] int64[32]", or a function that returns them, '
             "--inputs mine.py:inputs"
         )
     try:
-        return OwnProblem(name, inputs_of(inputs), loss)
+        return OwnProblem(name, inputs_of(inputs), loss, parts, named)
     except AxisError as error:
         raise ChoiceError(str(error)) from error

@@ -73,6 +73,16 @@ def test_the_middle_of_three_layers_pairs_with_the_first(capsys):
     ]
 
 
+def test_stages_run_over_the_longest_list_of_equal_layers_or_over_named_ones(capsys):
+    options = ["--inputs", TOKENS, "--recipe", "pp", "--mesh", "stage=2", "--micro-batches", "2"]
+    found = explained(capsys, "Encoder", *options)
+    assert found["notes"] == ["Layers of the stages: encoder.layers.0, encoder.layers.1."]
+    assert found["pipeline"]["micro_batches"] == found["pipeline"]["stages"] == 2
+    assert {row["kind"] for row in found["collectives"]} == {"send"}
+    options += ["--layers", "embed,encoder.layers.0,encoder.layers.1,out", "--blocks", "stage=3"]
+    assert explained(capsys, "Encoder", *options)["pipeline"]["stages"] == 3
+
+
 def test_named_dims_are_axes(capsys):
     found = explained(
         capsys, "ResNet", "--loss", "cross_entropy", "--recipe", "spatial", "--inputs",
@@ -137,6 +147,31 @@ REFUSED = [
     ("Refused", (*MEAN, "--recipe", "expert"), "unknown recipe 'expert'"),
     ("Refused", (*MEAN, "--size", "width=3"), "belongs to models of this package"),
     ("Refused", (*MEAN, "--mesh", "data=7"), "has 6 blocks"),
+    ("Refused", (*MEAN, "--recipe", "pp"), "it has no nn.Sequential and no nn.ModuleList"),
+    (
+        "Perceptron",
+        ("--loss", "cross_entropy", "--inputs", CLASSES, "--recipe", "dp+pp"),
+        "not 2 or more equal layers",
+    ),
+    (
+        "Encoder",
+        ("--inputs", TOKENS, "--recipe", "pp", "--layers", "coder"),
+        "has no submodule 'coder'; it has embed",
+    ),
+    ("Encoder", ("--inputs", TOKENS, "--recipe", "pp", "--layers", "out"), "needs 2 layers with parameters"),
+    (
+        "Encoder",
+        ("--inputs", TOKENS, "--recipe", "pp", "--layers", "encoder,encoder.layers.0"),
+        "is inside encoder",
+    ),
+    (
+        "Encoder",
+        ("--inputs", TOKENS, "--recipe", "pp", "--micro-batches", "4"),
+        "no batch of a multiple of 4",
+    ),
+    ("Refused", (*MEAN, "--micro-batches", "0"), "give a number of 1 or more"),
+    ("mlp", ("--micro-batches", "2"), "write --size micro_batches=2"),
+    ("mlp", ("--layers", "a"), "belongs to a module of yours"),
     ("Broken", ("--inputs", SIX), "the module raises KeyError when it is called"),
     ("Branching", ("--inputs", SIX), "a branch that depends on values"),
     ("Counting", ("--inputs", SIX), "changes its attributes calls"),
