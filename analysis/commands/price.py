@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> Answer:
     notes += [f"Note: extrapolated: {', '.join(marks)}."] * bool(marks)
     if first.fit.freedom:
         notes.append(
-            f"Note: steps that the calibration ran whole took {first.fit.work:.2f} times the work of their parts and "
+            f"Note: steps that the calibration ran whole took {first.fit.work:.2f} times the work of their replays and "
             f"{first.fit.messages:.2f} times the messages; prices have these factors, and the interval the error that "
             f"remains, {first.fit.error:.1%}."
         )

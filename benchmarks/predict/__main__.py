@@ -8,7 +8,8 @@
 | shapes | products and convolutions of shapes without measurements |
 | unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
-| plans | drawn plans of six models on 1 and 2 ranks, priced from kernels and messages, then run |
+| plans | drawn plans of six models on 1, 2 and 4 ranks, priced from kernels and messages, then run |
+| plan-nodes | the same on 4 nodes of namespaces; as root, and only if it is named |
 | growth | planning and pricing of 96 layers on 64 to 4,096 devices, s |
 | published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
@@ -24,7 +25,7 @@ from __future__ import annotations
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.predict.growth import growth
 from benchmarks.predict.nodes import nodes
-from benchmarks.predict.plans import SPACES, plans
+from benchmarks.predict.plans import SPACES, plan_nodes, plans
 from benchmarks.predict.published import published
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
@@ -40,8 +41,9 @@ PARTS = {
     "growth": growth,
     "published": published,
     "nodes": nodes,
+    "plan-nodes": plan_nodes,
 }
-NAMED = ("nodes",)  # parts that run only if they are named
+NAMED = ("nodes", "plan-nodes")  # parts that run only if they are named
 
 
 def main(argv=None) -> None:
@@ -62,6 +64,7 @@ def main(argv=None) -> None:
     parser.add_argument(
         "--model", action="append", choices=list(SPACES), help="of `plans`; can be repeated (all)"
     )
+    parser.add_argument("--ranks", action="append", type=int, help="of `plans`; can be repeated (1, 2, 4)")
     parser.add_argument("--plans", type=int, default=40, help="drawn plans to price (default %(default)s)")
     parser.add_argument(
         "--programs", type=int, default=32, help="drawn plans to calibrate (default %(default)s)"

@@ -41,7 +41,7 @@ def nodes(options) -> list[dict]:
     the fraction of runs within the interval."""
     rows = []
     progress = Progress("predict", quiet=options.quiet)
-    environment = {"OMP_NUM_THREADS": "1"} | _asleep()
+    environment = {"OMP_NUM_THREADS": "1"} | asleep()
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         sources = _sources(root)
@@ -86,8 +86,8 @@ def of_link(
     return [_row(each, link) for each in scored["tables"]["targets"]]
 
 
-def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict[str, str]) -> None:
-    """Runs `python -m WORDS` on all nodes. Raises ClusterError if it fails."""
+def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict[str, str]) -> str:
+    """The output of `python -m WORDS` on all nodes. Raises ClusterError if it fails."""
     command = [sys.executable, "-m", *words]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         ended = nodes.run(
@@ -101,12 +101,14 @@ def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict
             stderr=output,
             cwd=ROOT,
         )
-        if ended.code:
-            output.seek(0)
-            raise ClusterError(f"{' '.join(command)} ended with {ended.code}:\n{output.read()}")
+        output.seek(0)
+        printed = output.read()
+    if ended.code:
+        raise ClusterError(f"{' '.join(command)} ended with {ended.code}:\n{printed}")
+    return printed
 
 
-def _asleep() -> dict[str, str]:
+def asleep() -> dict[str, str]:
     """The environment in which waiting ranks sleep; raises RuntimeError if its library cannot be compiled."""
     from tests.launch import let_waiting_ranks_sleep
 

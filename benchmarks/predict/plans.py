@@ -1,21 +1,23 @@
 """Prices drawn plans from calibrated kernels and messages, then runs them: no plan ran before its price was written.
 
 For each model and number of ranks: calibrate with the space (other draws of it), price the drawn plans, run all of them
-twice. A step is that of a `Learner`, the program and Adam, or of the trainer of DLRM.
+twice. A step is that of a `Learner`, the program and Adam, or of the trainer of DLRM. Four ranks share two cores, or
+have four nodes of namespaces with links of two rates (`plan-nodes`).
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.launching import mpirun, output_of
+from benchmarks.predict.nodes import LINKS, NODES, asleep, job
 from benchmarks.predict.rounds import mean_error, start
+from jobs.cluster import cluster
 from kernels.progress import Progress
 
 SPACES = {
@@ -26,31 +28,59 @@ SPACES = {
     "dlrm": "dlrm table|column|row tables=4..16 rows=1000..100000 pooling=1..8 width=16..64 batch=128..1024",
     "moe": "moe dp|expert features=32..256 width=32..256 hidden=64..512 tokens=16..64 samples=8..32 batch=8",
 }
-RANKS = (1, 2)
+RANKS = (1, 2, 4)
+OVER_NODES = ("gpt", "unet", "dlrm")
 LAUNCHES = 2
 CLOCKS = ("wall", "cpu")
 
 
 def plans(options) -> list[dict]:
-    """A row per model, number of ranks, clock; and a row per clock over all."""
+    """A row per model, number of ranks, clock; and a row per clock over all on as many ranks as there are cores."""
     rows: list[dict] = []
     progress = Progress("predict", quiet=options.quiet)
-    cases = [
-        (name, ranks) for name in SPACES for ranks in RANKS if not options.model or name in options.model
-    ]
+    names = options.model or SPACES
+    cases = [(name, ranks) for name in names for ranks in options.ranks or RANKS]
     with tempfile.TemporaryDirectory() as directory:
         for number, (name, ranks) in enumerate(cases):
             progress.show(number / len(cases), f"{name} on {ranks}")
-            rows += of_model(Path(directory) / f"{name}-{ranks}", name, ranks, options)
+            rows += of_model(
+                Path(directory) / f"{name}-{ranks}", name, ranks, f"{name} on {ranks}", options, start
+            )
     progress.clear()
+    cores = len(os.sched_getaffinity(0))
     for clock in CLOCKS:
-        own = [each for row in rows if row["clock"] == clock for each in row["raw"]]
-        rows.append(summary("all", clock, own))
+        own = [row for row in rows if row["clock"] == clock and row["ranks"] <= cores]
+        rows.append(summary("all", clock, 0, [each for row in own for each in row["raw"]],
+                            [each for row in own for each in row["unpriced"]]))  # fmt: skip
     return rows
 
 
-def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
-    """Calibrates, prices and runs the plans of one model on a number of ranks; returns a row per clock."""
+def plan_nodes(options) -> list[dict]:
+    """A row per model, rate of the links and clock, of four nodes with a rank each."""
+    rows: list[dict] = []
+    progress = Progress("predict", quiet=options.quiet)
+    environment = {"OMP_NUM_THREADS": "1"} | asleep()
+    names = options.model or OVER_NODES
+    cases = [(link, name) for link in LINKS for name in names]
+    with tempfile.TemporaryDirectory() as directory:
+        for number, (link, name) in enumerate(cases):
+            what = f"{name} on {NODES} nodes, {link}"
+            progress.show(number / len(cases), what)
+            with cluster(nodes=NODES, link=link, name="plans") as here:
+
+                def run(words: list[str], ranks: int, here=here) -> str:
+                    return job(here, words, ranks // NODES, environment)
+
+                rows += of_model(Path(directory) / f"{name}-{link}", name, NODES, what, options, run)
+    progress.clear()
+    return rows
+
+
+def of_model(
+    scratch: Path, name: str, ranks: int, what: str, options, run: Callable[[list[str], int], str]
+) -> list[dict]:
+    """Calibrates, prices and runs the plans of one model on a number of ranks; returns a row per clock. `run(words,
+    ranks)`: the output of a command on all ranks."""
     from miniapps.calibrate.plans import drawing, space_of
     from miniapps.partition.pricing.program import program_of
     from miniapps.partition.pricing.space import prepared
@@ -58,10 +88,10 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
 
     scratch.mkdir()
     text = f"{SPACES[name]} ranks={ranks}"
-    what = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
-    calibrated = ["miniapps.calibrate", "--budget", str(options.budget), *what, "--plan", text, "--programs",
+    parts = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
+    calibrated = ["miniapps.calibrate", "--budget", str(options.budget), *parts, "--plan", text, "--programs",
                   str(options.programs), "--no-progress", "--out", str(scratch / "cal")]  # fmt: skip
-    start(calibrated, ranks)
+    run(calibrated, ranks)
     rng, space = np.random.default_rng([7, ranks]), space_of(text)
     drawn = list(dict.fromkeys(str(space.draw(rng)) for _ in range(options.plans)))
     files = []
@@ -74,22 +104,23 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
         clock: json.loads(
             start(["analysis", "price", *map(str, files), "--calibration", str(scratch / "cal"), "--clock", clock,
                    "--json"])
-        )["tables"]["plans"]
+        )["tables"]
         for clock in CLOCKS
     }  # fmt: skip
-    launches = [steps_of(drawn, ranks) for _ in range(LAUNCHES)]
-    return [
-        summary(
-            f"{name} on {ranks}", clock, compared(drawn, priced[clock], [each[clock] for each in launches])
-        )
-        for clock in CLOCKS
+    launches = [
+        json.loads(_last_object(run(["benchmarks.predict.plan_steps", *drawn], ranks)))
+        for _ in range(LAUNCHES)
     ]
+    return [
+        summary(what, clock, ranks, compared(drawn, priced[clock]["plans"], [each[clock] for each in launches]),
+                [{key: row[key] for key in ("title", "reason")} for row in priced[clock]["unpriced"]])
+        for clock in CLOCKS
+    ]  # fmt: skip
 
 
-def steps_of(drawn: Sequence[str], ranks: int) -> dict[str, list[float]]:
-    """{clock: median seconds of a step of each plan}, of one launch."""
-    command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.predict.plan_steps", *drawn]
-    return json.loads(output_of(command, cwd=None).splitlines()[-1])
+def _last_object(printed: str) -> str:
+    """The last line of JSON, after which a launcher may have printed more."""
+    return next(line for line in reversed(printed.splitlines()) if line.startswith("{"))
 
 
 def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[Sequence[float]]) -> list[dict]:
@@ -99,12 +130,13 @@ def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[Se
         {"plan": plan, "predicted_s": by[plan]["p50_s"], "low_s": by[plan]["p10_s"], "high_s": by[plan]["p90_s"],
          "measured_s": list(own), "extrapolated": by[plan]["extrapolated"]}
         for plan, own in zip(drawn, zip(*launches, strict=True), strict=True)
-        if plan in by  # else it calls a kernel that the calibration's draws did not
+        if plan in by  # the others are `unpriced`
     ]  # fmt: skip
 
 
-def summary(what: str, clock: str, raw: list[dict]) -> dict:
-    """The errors of plans, their floor, their bias, and how many are within the interval."""
+def summary(what: str, clock: str, ranks: int, raw: list[dict], unpriced: list[dict]) -> dict:
+    """The errors of plans, their floor, their bias, how many runs are within the interval, and the `unpriced` plans,
+    which call a kernel that no draw of the calibration called."""
     off = [np.log(np.median(each["measured_s"]) / each["predicted_s"]) for each in raw]
     apart = [abs(np.log(each["measured_s"][0] / each["measured_s"][1])) for each in raw]
     inside = [each["low_s"] <= seconds <= each["high_s"] for each in raw for seconds in each["measured_s"]]
@@ -113,5 +145,6 @@ def summary(what: str, clock: str, raw: list[dict]) -> dict:
         "error": mean_error([float(np.expm1(abs(x))) for x in off]),
         "floor": mean_error([float(np.expm1(x)) for x in apart]),
         "bias": float(np.mean(off)), "inside": float(np.mean(inside)), "runs": len(inside), "best": 0, "compared": 0,
-        "targets": len(raw), "rounds": 1, "busy": 0, "raw": raw,
+        "targets": len(raw), "rounds": 1, "busy": int(os.getloadavg()[0] > 2 * (os.cpu_count() or 1)), "raw": raw,
+        "ranks": ranks, "unpriced": unpriced,
     }  # fmt: skip

@@ -9,7 +9,6 @@ of this name is its program (`miniapps.untrusted.program`), so that prices can b
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from mpi4py import MPI
 
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.plans import drawing, space_of
@@ -100,22 +98,14 @@ def _alone(drawn: Drawn, plan: Plan, mesh: Mesh, inputs: Sequence[torch.Tensor],
 
 
 def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], program: str) -> None:
-    """Record the program, and of STEPS steps with all ranks those that other processes interrupted least, each as long
-    as the rank took that got least of its processor."""
+    """Record the program, and STEPS steps with all ranks."""
     tracer.choice(name, -1, program, nan)
     region, clock = tracer.name(name, OTHER), tracer.clock
-    taken = np.empty((2, STEPS))  # wall seconds, share of the processor
-    for k in range(STEPS):
+    for _ in range(STEPS):
         comm.Barrier()
-        begin, used = time.perf_counter(), time.thread_time()
+        start = clock()
         step()
-        wall = time.perf_counter() - begin
-        taken[:, k] = wall, min((time.thread_time() - used) / wall, 1.0)
-    walls, shares = (comm.allreduce(each, op) for each, op in zip(taken, (MPI.MAX, MPI.MIN), strict=True))
-    for wall, share in zip(walls.tolist(), shares.tolist(), strict=True):
-        if share >= shares.max() - ALIKE:
-            end = clock()
-            tracer.interval(region, end - max(round(1e9 * wall * share), 1), end)
+        tracer.event(region, start)
 
 
 def _record(

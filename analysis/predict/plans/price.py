@@ -33,6 +33,7 @@ from miniapps.untrusted.program import Program
 
 MODEL = "plan-1"
 MOST, FEWEST = 40_000_000, 8  # simulated waits of all ranks and replays; replays
+ROUGH = 40  # replays of a step of the calibration
 NOTHING = np.ones(1)
 UNFITTED = Whole()
 ROUNDING_S = 1e-12
@@ -95,9 +96,7 @@ class Prices:
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
         quiet, worked = laid.quiet(), (laid.work + laid.rest).sum(axis=0) + laid.costs.sum(axis=0)
         if device is None:
-            noise, waiting, rate = self._noise(
-                calibration, size, replays, float(worked.max()), noise_rng, rate_rng
-            )
+            rate = self._rate(calibration, replays, rate_rng)
             keys = (work.key for work in program.works)
             doubts = [
                 *zip(keys, often(program) * laid.each, laid.errors, strict=True),
@@ -106,7 +105,7 @@ class Prices:
             rate *= doubted(doubts, float(worked.mean()), replays, seed) * off(
                 fit, program.title, replays, seed
             )
-            found = simulate([laid.step], 1, size, noise, rate, rng, waiting)
+            found = self._noisy(laid, calibration, size, noise_rng, rng, rate)
         else:  # no noise was measured
             found = quiet
         memory = np.empty(size)
@@ -139,25 +138,32 @@ class Prices:
                     laid = _laid_out(program, self._works(calibration), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
-                exposed = float(laid.costs.sum(axis=0).mean())
-                rows.append((float(laid.quiet().wall[0]) - exposed, exposed, seconds))
+                quiet, exposed = float(laid.quiet().wall[0]), float(laid.costs.sum(axis=0).mean())
+                rngs = np.random.default_rng(0).spawn(2)
+                noisy = self._noisy(laid, calibration, program.size, *rngs, np.ones(ROUGH))
+                longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
+                rows.append(((quiet - exposed) * longer, exposed * longer, seconds))
             self._wholes[calibration.path] = whole_of(*np.array(rows, float).reshape(-1, 3).T)
         return self._wholes[calibration.path]
 
-    def _noise(
-        self, calibration: Calibration, size: int, replays: int, busiest: float, rng, rate_rng
-    ) -> tuple[Noise | Quiet, Waiting, np.ndarray]:
-        """(noise, waits, (replays,) rates of the machine) of steps that take `busiest` seconds."""
+    def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:
+        """(replays,) factors of the time of all work, from run to run."""
+        spread = max(LEAST_SPREAD, float(np.nan_to_num(calibration.spread)))
+        return np.exp(spread * rng.standard_normal(replays))
+
+    def _noisy(
+        self, laid: _Laid, calibration: Calibration, size: int, noise_rng, rng, rate: np.ndarray
+    ) -> Replays:
+        """Replays of a step, one for each `rate`, with the noise of the machine."""
         cores = self.machine.cores or calibration.cores
         turns = turns_of(size, cores, calibration.size, calibration.cores)
-        spread = max(LEAST_SPREAD, float(np.nan_to_num(calibration.spread)))
-        rate = np.exp(spread * rate_rng.standard_normal(replays))
         noise: Noise | Quiet = Quiet()
         if len(calibration.noise):
             mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
             shares = shared_out(calibration.noise, calibration.cores)
-            noise = Noise(shares, size, replays, 2.0 * busiest / mean, rng, turns)
-        return noise, Waiting(calibration.delays, min(1.0, calibration.spinning * turns)), rate
+            noise = Noise(shares, size, len(rate), 2.0 * laid.busiest / mean, noise_rng, turns)
+        waiting = Waiting(calibration.delays, min(1.0, calibration.spinning * turns))
+        return simulate([laid.step], 1, size, noise, rate, rng, waiting)
 
     def _nearest(self, size: int, what: str) -> Calibration:
         """The calibration on a number of ranks nearest to `size` that measured `what`: programs, or messages."""
@@ -233,6 +239,11 @@ class _Laid:
     rest: np.ndarray
     costs: np.ndarray
     step: Step
+
+    @property
+    def busiest(self) -> float:
+        """Seconds of the rank with most to do."""
+        return float((self.work + self.rest).sum(axis=0).max() + self.costs.sum(axis=0).max())
 
     def quiet(self) -> Replays:
         """One replay without noise."""

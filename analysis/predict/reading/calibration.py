@@ -36,7 +36,7 @@ class Calibration:
     it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
     in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
     in the trace. `cores`: of all ranks together, None if a trace does not say. `steps`: programs that all ranks ran,
-    and the seconds of a step on a quiet machine."""
+    and the median of a step's seconds."""
 
     path: str
     size: int
@@ -185,10 +185,10 @@ def _programs(trace) -> dict[str, Program]:
 
 
 def _step(own: pd.DataFrame) -> float:
-    """Seconds of a step on a quiet machine: of the rank that takes longest, a low quantile over all steps."""
+    """The median of a step's seconds, those of the rank that takes longest."""
     number = own.groupby(["rank", "repeat", "step"]).cumcount()
     slowest = own.groupby(["repeat", "step", number])["seconds"].max()
-    return max(float(slowest.quantile(QUIET)), TICK_S)
+    return max(float(slowest.median()), TICK_S)
 
 
 def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
