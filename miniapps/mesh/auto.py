@@ -9,10 +9,7 @@ from miniapps.errors import UsageError
 from miniapps.learning.course.options import AUTO
 from miniapps.mesh.problem import deck
 from miniapps.partition import models
-from miniapps.partition.capture.shapes import graph_of
-from miniapps.partition.pricing.candidates import candidates, planned
-from miniapps.partition.pricing.program import program_of
-from miniapps.partition.showing.price import priced
+from miniapps.partition.search import Asking, search
 from miniapps.untrusted.text import tell
 
 
@@ -28,16 +25,14 @@ def choose(config: Any, options: Any, size: int) -> None:
         raise UsageError("--mesh auto: chooses what the axes carry; leave --map and --axes out")
     model, sizes = models.model(config.model.name), deck(config)
     names = list(model.RECIPES) if config.mesh.recipe == AUTO else [config.mesh.recipe]
-    found, _ = candidates(model, sizes, names, size)
-    graph, level = graph_of(model, sizes), options.policy.level
-    threads, anywhere = options.threads, options.processor == "any"
-    programs = [
-        program_of(plan, one.mesh, level, str(number), 0, threads, anywhere, recorded=True)
-        for number, (one, plan) in enumerate(planned(model, sizes, graph, found))
-    ]
-    prices = priced(programs, config.mesh.calibration)["tables"]
-    for row in prices["unpriced"]:
-        tell(f"mesh: --mesh auto: {found[int(row['title'])]} is not compared: {row['reason']}", sys.stderr)
-    one = found[int(prices["plans"][0]["title"])]
-    config.mesh.recipe = one.recipe
-    config.mesh.mesh = str(one.mesh)
+    asking = Asking(
+        config.model.name, config.mesh.calibration, threads=options.threads, anywhere=options.processor == "any",
+        recorded=True,
+    )  # fmt: skip
+    found = search(
+        model, sizes, names, size, asking, level=options.policy.level, schedule=config.mesh.schedule
+    )
+    for row in found.price["tables"]["unpriced"]:
+        tell(f"mesh: --mesh auto: {row['title']} is not compared: {row['reason']}", sys.stderr)
+    config.mesh.recipe = found.best[0].recipe
+    config.mesh.mesh = str(found.best[0].mesh)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels.guarantees import known
 from miniapps.errors import UsageError
@@ -24,8 +24,13 @@ from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.problem import OwnProblem, own_problem
 from miniapps.partition.planning import recipes
+from miniapps.partition.pricing.candidates import require_searchable
+
+if TYPE_CHECKING:
+    from miniapps.partition.search import Searched
 
 MANY = 24  # layers
+RANKS_MOST = 2**20
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,33 @@ def planned(options: argparse.Namespace, ranks: int | None = None) -> Planned:
     require_fits(plan, found.mesh)
     title = f"{options.model}, {options.recipe}"
     return Planned(found.problem, found.deck, found.names, found.mesh, graph, plan, title)
+
+
+def searched(options: argparse.Namespace) -> Searched:
+    """The prices of all candidates of the options of `search`. Raises UsageError, ChoiceError, AxisError."""
+    from miniapps.partition.search import Asking, search
+
+    if not 1 <= options.ranks <= RANKS_MOST:
+        raise UsageError(f"--ranks {options.ranks}: give 1 to {RANKS_MOST:,}")
+    if not (options.calibration or options.machine):
+        raise UsageError(
+            "--calibration DIR is missing: the search compares prices; time kernels and messages by mpirun -n "
+            f"{options.ranks} fpna calibrate --out cal --plan '{options.model}', or give a machine file (--machine)"
+        )
+    dimensions = [name.strip() for name in options.search.split(",")]
+    require_searchable(dimensions)
+    given = options.recipe.split(",") if options.recipe else []
+    options.recipe = given[0] if given else "dp"
+    problem = problem_of(options)
+    names = given or list(problem.RECIPES)
+    for name in names:
+        known("recipe", name, tuple(problem.RECIPES))
+    blocks = problem.blocked(pairs(options.blocks, "--blocks", "batch=8"))
+    deck = recipes.deck_of(problem, pairs(options.size, "--size", "width=256") | blocks)
+    asking = Asking(options.model, options.calibration, options.machine, options.clock)
+    return search(
+        problem, deck, names, options.ranks, asking, dimensions, options.guarantee, options.schedule
+    )
 
 
 def graph_of(found: Asked, quick: bool) -> Graph:

@@ -31,6 +31,7 @@ from miniapps.untrusted.program import to_json
 from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.partition"
+SHOWN = 20  # plans of a search in text
 
 DOCUMENTS = {
     "partition explain": Document(
@@ -105,14 +106,34 @@ DOCUMENTS = {
     "partition search": Document(
         columns("""
             model | text
-            price | object | what `fpna price --json` says of all candidates
+            price | object | what `fpna price --json` says of all different programs
+            seconds | number, s | that the search took
         """),
         (
             rows(
+                "candidates",
+                "what was compared",
+                """
+            candidate plan | text | `plan`: the title of its program in `price`, that of another with an equal program
+            recipe schedule guarantee | text
+            mesh | object | {axis: size}
+            blocks | object | {axis: number}, with `--search blocks`
+            micro_batches | integer
+            """,
+            ),
+            rows(
                 "impossible",
-                "recipes and meshes with more ranks than blocks",
+                "candidates that sizes, blocks or the memory of a device do not allow",
                 """
             candidate reason | text
+            """,
+            ),
+            rows(
+                "slower",
+                "candidates without a price: their operations alone take longer than the fastest plan",
+                """
+            candidate | text
+            least_s | number, s
             """,
             ),
         ),
@@ -184,6 +205,18 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     three.add_argument("--ranks", type=int, required=True, metavar="P", help="ranks of the meshes")
     three.add_argument("--recipe", metavar="NAME,...", help="recipes to compare (all)")
     three.add_argument("--guarantee", choices=LEVELS, default="none", help="of the run (%(default)s)")
+    three.add_argument(
+        "--search",
+        metavar="WHAT,...",
+        default="mesh",
+        help="beside recipes and meshes: blocks, micro-batches, schedule, guarantee (from that of --guarantee on)",
+    )
+    three.add_argument(
+        "--schedule",
+        choices=SCHEDULES,
+        default=ONE_EACH,
+        help="of pipelines, if it is not searched (%(default)s)",
+    )
     add_prices(three)
     add_json(three)
     two = commands.add_parser(
@@ -362,16 +395,26 @@ def of_prices(options: argparse.Namespace) -> tuple[list[str], str | None, str]:
 
 def searched(options: argparse.Namespace) -> int:
     """Prints the prices of all candidates; returns the exit code. Raises UsageError, ChoiceError, AxisError."""
-    from miniapps.partition.search import search
+    from miniapps.partition.asking import searched as found_by
 
-    programs, refused = search(options)
-    found = priced(programs, *of_prices(options))
+    found = found_by(options)
     if options.json:
-        rows = [{"candidate": name, "reason": reason} for name, reason in refused]
-        tell(document(1, "partition search", model=options.model, price=found, impossible=rows), keep="\n")
+        told = {
+            "candidates": [
+                {"candidate": str(one), "plan": plan, "recipe": one.recipe, "mesh": dict(one.mesh.axes),
+                 "blocks": dict(one.blocks), "micro_batches": one.micro_batches, "schedule": one.mesh.schedule,
+                 "guarantee": one.level}
+                for one, plan in found.plans
+            ],
+            "impossible": [{"candidate": name, "reason": reason} for name, reason in found.impossible],
+            "slower": [{"candidate": name, "least_s": seconds} for name, seconds in found.slower],
+        }  # fmt: skip
+        about = {"model": options.model, "price": found.price, "seconds": found.seconds}
+        tell(document(1, "partition search", **about, **told), keep="\n")
     else:
-        lines = [f"Impossible: {name}: {reason}" for name, reason in refused]
-        tell("\n".join([*price_lines(found), *lines]), keep="\n")
+        same = [f"With the program of the fastest: {one}" for one in found.best[1:]]
+        lines = [f"Impossible: {name}: {reason}" for name, reason in found.impossible[:SHOWN]]
+        tell("\n".join([found.sentence(), *price_lines(found.price, SHOWN), *same, *lines]), keep="\n")
     return 0
 
 

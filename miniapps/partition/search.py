@@ -1,49 +1,167 @@
-"""All recipes and meshes of a problem for a number of ranks, as programs to be priced."""
+"""The fastest way to use some ranks for a problem: plans of all candidates are priced, and none of them runs.
+
+A search is exact. It leaves out a candidate only if its weights need more memory than the device has, or if its
+operations alone take longer than the fastest plan of a first round (`pricing.bounds`). Candidates with equal programs,
+as those with other blocks often have without a guarantee, are priced once.
+"""
 
 from __future__ import annotations
 
-import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from kernels.guarantees import known
+import msgspec
+
 from miniapps.errors import UsageError
-from miniapps.partition.asking import problem_of
-from miniapps.partition.capture.shapes import graph_of
-from miniapps.partition.cuts.mesh import pairs
+from miniapps.partition.cuts.mesh import require_fits
+from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.flops import model_flops
+from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.models import Problem
 from miniapps.partition.own.problem import OwnProblem
-from miniapps.partition.planning import recipes
-from miniapps.partition.pricing.candidates import candidates, planned
+from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.pricing.bounds import least_bytes, least_seconds, limits_of
+from miniapps.partition.pricing.candidates import Candidate, candidates, deck_for
 from miniapps.partition.pricing.program import program_of
-from miniapps.untrusted.program import Program
+from miniapps.partition.showing.price import priced
+from miniapps.untrusted.program import Program, to_json
 
-RANKS_MOST = 2**20
+FIRST = 8  # candidates of the first round, those with the least operations
 
 
-def search(options: argparse.Namespace) -> tuple[list[Program], list[tuple[str, str]]]:
-    """(a program for each recipe and mesh of `options.ranks` ranks, the candidates with too few blocks and why).
-    Raises UsageError, ChoiceError, AxisError."""
-    if not 1 <= options.ranks <= RANKS_MOST:
-        raise UsageError(f"--ranks {options.ranks}: give 1 to {RANKS_MOST:,}")
-    if not (options.calibration or options.machine):
-        raise UsageError(
-            "--calibration DIR is missing: the search compares prices; time kernels and messages by mpirun -n "
-            f"{options.ranks} fpna calibrate --out cal --plan '{options.model}', or give a machine file (--machine)"
+@dataclass(frozen=True)
+class Asking:
+    """What `program_of` needs of a run beside plan and mesh: `name` of the model, `threads`, `anywhere` and
+    `recorded`; and the values of the options `calibration`, `machine` and `clock` of prices."""
+
+    name: str
+    calibrations: Sequence[str]
+    machine: str | None = None
+    clock: str = "wall"
+    threads: int = 1
+    anywhere: bool = False
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The result of a search. `price`: the document of `fpna price` on all plans that were priced; `plans`: each
+    candidate with the title of its plan there; `impossible`: (candidate, reason); `slower`: (candidate, seconds that
+    its operations take at least); `seconds` of the search."""
+
+    price: dict[str, Any]
+    plans: list[tuple[Candidate, str]]
+    impossible: list[tuple[str, str]]
+    slower: list[tuple[str, float]]
+    seconds: float
+
+    @property
+    def best(self) -> list[Candidate]:
+        """The candidates that are predicted to be the fastest: those with the fastest program."""
+        title = self.price["tables"]["plans"][0]["title"]
+        return [one for one, of in self.plans if of == title]
+
+    def sentence(self) -> str:
+        """How many candidates there were, and what became of them."""
+        tables = self.price["tables"]
+        count = len(tables["plans"]) + len(tables["unpriced"])
+        every = len(self.plans) + len(self.slower)
+        left = (
+            f" {len(self.slower)} were left out, since their operations alone take longer than the fastest."
+            if self.slower
+            else ""
         )
-    given = options.recipe.split(",") if options.recipe else []
-    options.recipe = given[0] if given else "dp"
-    problem = problem_of(options)
-    names = given or list(problem.RECIPES)
-    for name in names:
-        known("recipe", name, tuple(problem.RECIPES))
-    deck = recipes.deck_of(
-        problem,
-        pairs(options.size, "--size", "width=256")
-        | problem.blocked(pairs(options.blocks, "--blocks", "batch=8")),
-    )
-    found, refused = candidates(problem, deck, names, options.ranks)
-    graph = problem.graph if isinstance(problem, OwnProblem) else graph_of(problem, deck)
-    flops, level = model_flops(graph), options.guarantee
-    return [
-        program_of(plan, one.mesh, level, f"{options.model}, {one}", flops)
-        for one, plan in planned(problem, deck, graph, found)
-    ], refused
+        return f"{every} candidates, {count} different programs priced, in {self.seconds:.1f} s.{left}"
+
+
+def search(
+    model: Problem, deck: Any, recipes: Sequence[str], ranks: int, asking: Asking,
+    dimensions: Sequence[str] = (), level: str = "none", schedule: str = "1f1b",
+) -> Searched:  # fmt: skip
+    """Prices all candidates, as `candidates` makes them. Raises UsageError, ChoiceError, AxisError."""
+    begin = time.perf_counter()
+    found, refused = candidates(model, deck, recipes, ranks, dimensions, level, schedule)
+    makers = Programs(model, deck, asking)
+    limits = limits_of(asking.machine)
+    least = dict.fromkeys(found, 0.0)
+    if limits is not None:
+        for one in found:
+            plan = makers.plan(one)
+            needed = least_bytes(plan, one.mesh, limits)
+            if needed > limits.capacity:
+                refused.append(
+                    (str(one), f"weights and their optimiser need {needed / 1e9:.3g} GB on a device")
+                )
+                del least[one]
+            else:
+                least[one] = least_seconds(plan, one.mesh, limits)
+    if not least:
+        raise UsageError(
+            "every candidate needs more memory than a device has: "
+            + "; ".join(f"{name}: {reason}" for name, reason in refused)
+        )
+    slower: list[tuple[str, float]] = []
+    order = sorted(least, key=lambda one: least[one])
+    if limits is not None and len(order) > FIRST:
+        first = priced(makers.different(order[:FIRST])[0], asking.calibrations, asking.machine, asking.clock)
+        fastest = first["tables"]["plans"][0]["p50_s"]
+        slower = [(str(one), least[one]) for one in order if least[one] > fastest]
+        order = [one for one in order if least[one] <= fastest]
+    kept = set(order)
+    programs, plans = makers.different([one for one in found if one in kept])
+    price = priced(programs, asking.calibrations, asking.machine, asking.clock)
+    return Searched(price, plans, refused, slower, time.perf_counter() - begin)
+
+
+class Programs:
+    """Programs of candidates; those that differ only in mesh, schedule or guarantee share a plan, and those that differ
+    only in cuts share a graph."""
+
+    def __init__(self, model: Problem, deck: Any, asking: Asking):
+        self.model, self.deck, self.asking = model, deck, asking
+        self.graphs: dict[int, Graph] = {}
+        self.plans: dict[tuple, Plan] = {}
+        self.made: dict[Candidate, Program] = {}
+
+    def graph(self, one: Candidate) -> Graph:
+        """The graph of a candidate's step."""
+        if isinstance(self.model, OwnProblem):
+            return self.model.graph
+        if one.micro_batches not in self.graphs:
+            from miniapps.partition.capture.shapes import graph_of
+
+            deck = deck_for(self.model, self.deck, replace(one, blocks=()))
+            self.graphs[one.micro_batches] = graph_of(self.model, deck)
+        return self.graphs[one.micro_batches]
+
+    def plan(self, one: Candidate) -> Plan:
+        """The plan of a candidate. Raises UsageError for a mesh that does not fit."""
+        key = one.recipe, one.blocks, one.micro_batches
+        if key not in self.plans:
+            axes = list(self.model.RECIPES[one.recipe])
+            deck = deck_for(self.model, self.deck, one)
+            self.plans[key] = plan_of(self.model, deck, self.graph(one), axes)
+        require_fits(self.plans[key], one.mesh)
+        return self.plans[key]
+
+    def program(self, one: Candidate) -> Program:
+        """The program of a candidate, titled with it."""
+        if one not in self.made:
+            a = self.asking
+            self.made[one] = program_of(
+                self.plan(one), one.mesh, one.level, f"{a.name}, {one}", model_flops(self.graph(one)), a.threads,
+                a.anywhere, a.recorded,
+            )  # fmt: skip
+        return self.made[one]
+
+    def different(self, given: Sequence[Candidate]) -> tuple[list[Program], list[tuple[Candidate, str]]]:
+        """(the different programs, each candidate with the title of its program)."""
+        programs: dict[bytes, Program] = {}
+        titles = []
+        for one in given:
+            program = self.program(one)
+            same = programs.setdefault(to_json(msgspec.structs.replace(program, title="-")), program)
+            titles.append((one, same.title))
+        return list(programs.values()), titles

@@ -66,7 +66,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from miniapps.partition.cuts.axes import Axis, Cut
+from miniapps.partition.cuts.axes import Axis, Cut, axes_of
 from miniapps.partition.graphs.graph import Source, tensors_in
 
 SHAPE = "@shape"
@@ -203,6 +203,14 @@ def step_operands(step: Step) -> tuple[str, ...]:
 def step_results(step: Step) -> tuple[str, ...]:
     """The values that a step makes."""
     return step.results
+
+
+def dividing(step: Compute, values: Mapping[str, Value]) -> set[str]:
+    """The axes that divide the work of an operation."""
+    found = set(step.over)
+    for name in step.results:
+        found |= {*axes_of(values[name].cut), *values[name].partial}
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,80 @@
-"""All ways to use a number of ranks for a model: its recipes, and the sizes of the axes of the mesh."""
+"""All ways to use a number of ranks for a model: recipes and meshes, and on request blocks, micro-batches, schedules of
+pipelines, and guarantees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from kernels.guarantees import ChoiceError
+from kernels.guarantees import LEVELS, ChoiceError, meets
 from miniapps.errors import UsageError
-from miniapps.partition.cuts.axes import AxisError
-from miniapps.partition.cuts.mesh import Mesh, parse, require_blocks, require_fits
-from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.cuts.axes import Axis, AxisError
+from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse, require_blocks
+from miniapps.partition.cuts.steps import STAGE
 from miniapps.partition.models import Problem
-from miniapps.partition.planning.recipes import chosen, plan_of
+from miniapps.partition.planning.recipes import chosen, micro_batches
 from miniapps.partition.pricing.space import shares
 from miniapps.untrusted.program import mesh_text
+
+DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee")
+# Words of other searches, with what to search instead.
+REFUSED = {
+    "ordering": "the guarantee decides the order of a plan's sums; search guarantee",
+    "ranks": "a search compares meshes of --ranks; start one for each number of ranks",
+    "wire": "messages in other encodings have no price yet; leave it out",
+    "recipe": "every search compares recipes; name them with --recipe",
+}
+MOST = 10_000  # candidates
+TIMES = (1, 2, 4)  # blocks of an axis for each rank along it
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A recipe with a mesh."""
+    """A recipe with a mesh. `blocks`: numbers of blocks by axis, if they are searched; `given`: in words, what is
+    searched beside recipe and mesh."""
 
     recipe: str
     mesh: Mesh
+    blocks: tuple[tuple[str, int], ...] = ()
+    micro_batches: int = 1
+    level: str = "none"
+    given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.recipe} over {self.mesh}"
+        return ", ".join((f"{self.recipe} over {self.mesh}", *self.given))
+
+
+def require_searchable(names: Sequence[str]) -> None:
+    """Raise UsageError for a dimension that cannot be searched."""
+    for name in names:
+        if name not in DIMENSIONS:
+            why = f"{REFUSED[name]}; " if name in REFUSED else ""
+            raise UsageError(f"--search {name}: cannot be searched: {why}there are {', '.join(DIMENSIONS)}")
 
 
 def candidates(
-    model: Problem, deck: Any, recipes: Sequence[str], ranks: int
-) -> tuple[list[Candidate], list[tuple[str, str]]]:
-    """(the candidates for `ranks` ranks, (candidate, reason) of those that have too few blocks). Each axis of a mesh
+    model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str] = (),
+    level: str = "none", schedule: str = "1f1b",
+) -> tuple[list[Candidate], list[tuple[str, str]]]:  # fmt: skip
+    """(the candidates for `ranks` ranks, (candidate, reason) of those that the sizes do not allow). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
-    Raises UsageError if there is no candidate.
+    `search`: of DIMENSIONS, the choices that vary beside recipe and mesh; other choices are those of `deck`, `level`
+    and `schedule`. Raises UsageError if there is no candidate, or if there are more than MOST.
     """
     found, refused = [], []
-    for recipe in recipes:
-        carriers = model.RECIPES[recipe]
-        names = tuple(dict.fromkeys(carriers.values()))
-        axes = chosen(model, deck, carriers)
-        for sizes in shares(ranks, len(names)):
-            if ranks > 1 and 1 in sizes:
-                continue
-            mesh = parse(mesh_text(dict(zip(names, sizes, strict=True))), carriers, ranks)
-            one = Candidate(recipe, mesh)
-            try:
-                require_blocks(axes, mesh)
-            except (UsageError, ChoiceError, AxisError) as error:
-                refused.append((str(one), str(error)))
-                continue
-            found.append(one)
+    for one in _every(model, deck, recipes, ranks, search, level, schedule):
+        try:
+            require_blocks(axes_for(model, deck, one), one.mesh)
+        except (UsageError, ChoiceError, AxisError) as error:
+            refused.append((str(one), str(error)))
+            continue
+        found.append(one)
+        if len(found) > MOST:
+            raise UsageError(
+                f"--search {','.join(search)}: more than {MOST:,} candidates; search fewer dimensions"
+            )
     if not found:
         why = "; ".join(f"{name}: {reason}" for name, reason in refused) or "no recipe has so many axes"
         raise UsageError(
@@ -60,13 +83,65 @@ def candidates(
     return found, refused
 
 
-def planned(
-    model: Problem, deck: Any, graph: Graph, given: Sequence[Candidate]
-) -> Iterator[tuple[Candidate, Plan]]:
-    """The plan of each candidate whose mesh fits it; candidates of one recipe share theirs."""
-    plans: dict[str, Plan] = {}
-    for one in given:
-        if one.recipe not in plans:
-            plans[one.recipe] = plan_of(model, deck, graph, list(model.RECIPES[one.recipe]))
-        require_fits(plans[one.recipe], one.mesh)
-        yield one, plans[one.recipe]
+def axes_for(model: Problem, deck: Any, one: Candidate) -> tuple[Axis, ...]:
+    """The axes of a candidate with their blocks. Raises ChoiceError or AxisError for sizes that the model refuses."""
+    return chosen(model, deck_for(model, deck, one), model.RECIPES[one.recipe])
+
+
+def deck_for(model: Problem, deck: Any, one: Candidate) -> Any:
+    """The sizes of a model with the blocks and micro-batches of a candidate. Raises ChoiceError."""
+    changed = model.blocked(dict(one.blocks))
+    if one.micro_batches != micro_batches(deck):
+        changed["micro_batches"] = one.micro_batches
+    found = replace(deck, **changed)
+    if reason := model.refused(found):
+        raise ChoiceError(reason)
+    return found
+
+
+def _every(
+    model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str], level: str, schedule: str
+) -> Iterator[Candidate]:  # fmt: skip
+    """All candidates, those too that the sizes do not allow."""
+    usual = micro_batches(deck)
+    micros = (
+        _divisors(deck.samples) if "micro-batches" in search and hasattr(deck, "micro_batches") else [usual]
+    )
+    levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
+    for recipe in recipes:
+        carriers = model.RECIPES[recipe]
+        names = tuple(dict.fromkeys(carriers.values()))
+        staged = STAGE in carriers and ranks > 1
+        schedules = SCHEDULES if staged and "schedule" in search else (schedule,)
+        for sizes in shares(ranks, len(names)):
+            if ranks > 1 and 1 in sizes:
+                continue
+            text = mesh_text(dict(zip(names, sizes, strict=True)))
+            for micro, order, of in product(micros, schedules, levels):
+                mesh = parse(text, carriers, ranks, schedule=order)
+                said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
+                said += [of] * (len(levels) > 1)
+                one = Candidate(recipe, mesh, (), micro, of)
+                for blocks in _blocks(model, deck, one) if "blocks" in search else [()]:
+                    told = [f"blocks {','.join(f'{axis}={n}' for axis, n in blocks)}"] * bool(blocks)
+                    yield replace(one, blocks=blocks, given=tuple(told + said))
+
+
+def _blocks(model: Problem, deck: Any, one: Candidate) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Numbers of blocks of the axes that a mesh carries: those of the deck, and some for each rank."""
+    try:
+        axes = axes_for(model, deck, one)
+    except (ChoiceError, AxisError):
+        axes = chosen(model, deck, model.RECIPES[one.recipe])
+    free = [axis for axis in axes if axis.name not in model.WHOLE and one.mesh.carrier(axis.name)]
+    choices = []
+    for axis in free:
+        ranks = one.mesh.extent(one.mesh.carrier(axis.name) or "")
+        more = {times * ranks for times in TIMES if times * ranks <= axis.extent}
+        choices.append(sorted({axis.blocks} | more) if ranks > 1 else [axis.blocks])
+    for counts in product(*choices):
+        yield tuple((axis.name, n) for axis, n in zip(free, counts, strict=True))
+
+
+def _divisors(n: int) -> list[int]:
+    return [k for k in range(1, n + 1) if n % k == 0]

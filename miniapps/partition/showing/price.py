@@ -42,8 +42,8 @@ def priced(
     return json.loads(ended.stdout)
 
 
-def lines_of(document: dict[str, Any]) -> list[str]:
-    """The sentences, a table of the plans, and the notes."""
+def lines_of(document: dict[str, Any], most: int | None = None) -> list[str]:
+    """The sentences, a table of the plans, at most the first `most`, and the notes."""
     heads = ("plan", "guarantee", "ms", "80 % of it", "kernels", "between", "messages", "waiting", "MB",
              "distinguished")  # fmt: skip
     rows = [
@@ -56,9 +56,11 @@ def lines_of(document: dict[str, Any]) -> list[str]:
             f"{row['memory_bytes'] / 1e6:,.1f}",
             "yes" if row["told"] else "no",
         )
-        for row in document["tables"]["plans"]
+        for row in document["tables"]["plans"][:most]
     ]
-    return [*document["sentences"], "", *table(heads, rows), "", *document["notes"]]
+    left = len(document["tables"]["plans"]) - len(rows)
+    more = [f"{left} slower plans are in --json."] * (left > 0)
+    return [*document["sentences"], "", *table(heads, rows), "", *more, *document["notes"]]
 
 
 def _ms(seconds: float) -> str:

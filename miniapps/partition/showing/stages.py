@@ -11,7 +11,6 @@ from collections import Counter as Tally
 from dataclasses import dataclass
 from math import prod
 
-from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
     Compute,
@@ -21,6 +20,7 @@ from miniapps.partition.cuts.steps import (
     Reshard,
     Send,
     Step,
+    dividing,
     step_operands,
     step_results,
 )
@@ -193,9 +193,7 @@ def layer_of(where: str) -> str:
 
 def divided(step: Compute, plan: Plan) -> tuple[str, ...]:
     """The axes that divide the work of an operation, in the order of the plan."""
-    found = set(step.over)
-    for name in step.results:
-        found |= {*axes_of(plan.values[name].cut), *plan.values[name].partial}
+    found = dividing(step, plan.values)
     return tuple(axis.name for axis in plan.axes if axis.name in found)
 
 

@@ -24,6 +24,7 @@ from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import prepared, shares, space_of
 from miniapps.runner.main import main as run_application
 from miniapps.untrusted.program import read_program, to_json
+from tests.declared import check
 from tests.miniapps.partition.graphs import exported
 
 MACHINE = """
@@ -158,11 +159,13 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     assert price["tables"]["plans"][0]["ranks"] == read_program(saved).size == 2
     assert main(["search", "gpt", "--ranks", "4", *sizes, "--recipe", "dp,tp,dp+tp", *how]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["price"]["tables"]["plans"]) == 3
+    check(found, "partition search")
+    assert len(found["price"]["tables"]["plans"]) == len(found["candidates"]) == 3
     assert (
         main(["search", "gpt", "--ranks", "2", *sizes, "--recipe", "dp,tp", "--machine", str(machine)]) == 0
     )
-    assert "fastest of 2 plans" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 candidates, 2 different programs priced" in printed and "fastest of 2 plans" in printed
 
 
 @pytest.mark.parametrize(
@@ -170,6 +173,7 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     [
         (["search", "gpt", "--ranks", "2"], "--calibration DIR is missing"),
         (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
+        (["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "wire"], "have no price yet"),
         (
             ["search", "gpt", "--ranks", "11", "--machine", "x"],
             "no recipe has a mesh of 11 ranks (dp over data=11",
