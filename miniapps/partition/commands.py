@@ -112,7 +112,7 @@ DOCUMENTS = {
         (
             rows(
                 "candidates",
-                "what was compared",
+                "the compared candidates",
                 """
             candidate plan | text | `plan`: the title of its program in `price`, that of another with an equal program
             recipe schedule guarantee | text
