@@ -15,7 +15,7 @@ from typing import Any
 from miniapps.dlrm import ratings
 from miniapps.dlrm.alone import AXIS, Alone, Requests
 from miniapps.dlrm.watched import Watch
-from miniapps.dlrm.works import between, recorded, tables_recorded
+from miniapps.dlrm.works import between, is_of_torch, recorded, tables_recorded
 from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 
@@ -89,7 +89,7 @@ def noted(step: Alone) -> tuple[list[Work | Wait], tuple[int, int, int]]:
 
 def own_calls(events: Sequence[Work | Wait]) -> int:
     """How many of the events are no kernels of torch."""
-    return sum(isinstance(event, Wait) or " torch" not in event.key for event in events)
+    return sum(isinstance(event, Wait) or not is_of_torch(event) for event in events)
 
 
 def fingerprints(step: Alone, config: Any) -> list[Work | Wait]:

@@ -4,14 +4,13 @@
     seconds = rehearsal.run()
 
 Steps with torch's network as one call give the seconds of this suite's calls, of the network, and of all between calls;
-steps in turn with them those of torch's kernels. Their sum is that of the network: what they lack is between them, and
-what they have too much, since each is watched, is taken from all of them alike.
+steps in turn with them those of torch's kernels. Each kernel also gets its share of the time between them, so that
+together they take as long as the network.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from miniapps.dlrm.alone import Alone
 from miniapps.dlrm.program import STEP, own_calls, timed_config
 from miniapps.dlrm.watched import Watch, now
-from miniapps.dlrm.works import between, between_torch, recorded
+from miniapps.dlrm.works import between, is_of_torch, recorded
 from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Work
 
@@ -71,15 +70,13 @@ class Rehearsal:
         return np.array(watch.seconds), network, watch.whole - sum(watch.seconds) - network, watch.share
 
     def _add_network(self, by: dict[Work, list[float]], seconds: np.ndarray, network: float) -> None:
-        """Add torch's kernels, and all between them."""
-        pairs = list(zip(self._known[True], seconds.tolist(), strict=True))
-        kernels = [(work, each) for work, each in pairs if " torch" in work.key]
-        gaps = [work for work, _ in kernels if work.key == between_torch(1, 1).key]
+        """Add torch's kernels, of a network that takes `network` seconds in a step."""
+        pairs = zip(self._known[True], seconds.tolist(), strict=True)
+        kernels = [(work, each) for work, each in pairs if is_of_torch(work)]
         whole = sum(each for _, each in kernels)
+        share = max(network - whole, 0.0) / len(kernels)  # watched calls may take longer than the network
         for work, each in kernels:
-            by[work].append(
-                (network - whole) / len(gaps) if work in gaps else each * min(1.0, network / whole)
-            )
+            by[work].append(each * min(network / whole, 1.0) + share)
 
     def _tables(self) -> Work:
         shards = self._step.trainer.tables.shards
@@ -96,8 +93,3 @@ class Rehearsal:
     def close(self) -> None:
         """Remove the trace of the steps."""
         self._step.close()
-
-
-def seconds_in(works: Sequence[Work], seconds: dict[Work, float]) -> float:
-    """The sum of the seconds of works."""
-    return sum(seconds[work] for work in works)

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from miniapps.dlrm.alone import Alone
 from miniapps.dlrm.ratings import Ratings
-from miniapps.dlrm.works import WORKS, between_torch
+from miniapps.dlrm.works import WORKS
 from miniapps.partition.pricing.dry import Held, call_of
 from miniapps.partition.pricing.keys import work_of
 from miniapps.untrusted.program import Wait, Work
@@ -83,14 +83,11 @@ class Watch:
         return watched
 
     def _around_network(self, learn: Callable, memory: Held | None) -> Callable:
-        def watched(dense: Any, *others: Any) -> Any:
-            first = len(self.seconds)
+        def watched(*args: Any) -> Any:
             begin = now()
             with nullcontext() if memory is None else Kernels(self, memory):
-                found = learn(dense, *others)
+                found = learn(*args)
             self.network.append(now() - begin)
-            if memory is not None:
-                self.add(between_torch(len(self.seconds) - first, len(dense)), 0.0)
             return found
 
         return watched

@@ -30,13 +30,13 @@ def work(name: str, dims: Sequence[int], nbytes: int, flops: int = 0) -> Work:
 
 
 def between(calls: int, nbytes: int) -> Work:
-    """All of a step between the calls: their number, and the bytes of messages."""
+    """All of a step between this suite's calls: their number, and the bytes of messages."""
     return work("between_calls own", (calls, nbytes + 1), nbytes)
 
 
-def between_torch(calls: int, samples: int) -> Work:
-    """All of a call of the network between torch's kernels: their number, and the samples."""
-    return work("between_calls torch", (calls, samples), 0)
+def is_of_torch(done: Work) -> bool:
+    """Whether a work is a kernel of torch."""
+    return " torch" in done.key
 
 
 def recorded(elements: int, arrays: int) -> Work:
