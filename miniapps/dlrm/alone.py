@@ -166,7 +166,9 @@ class Requests:
 
     def _of(self, rank: int, step: int) -> list[np.ndarray]:
         trainer = self._trainer
-        blocks = [trainer.samples.block(step, block) for block in np.flatnonzero(trainer.owner == rank)]
+        blocks = [
+            trainer.samples.block(step, block) for block in np.flatnonzero(trainer.owner == rank).tolist()
+        ]
         bags = zip(trainer.placed, ratings.joined(blocks).bags, strict=True)
         return requests([requested(of, rank, own, True)[0] for of, own in bags], trainer.ctx.size)
 

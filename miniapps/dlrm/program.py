@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
+from kernels.guarantees import Level
 from miniapps.dlrm import ratings
 from miniapps.dlrm.alone import AXIS, Alone, Requests
 from miniapps.dlrm.watched import Watch
@@ -52,7 +53,7 @@ def program_of(config: Any, options: RunOptions, size: int, title: str, recorded
         if works[number].key.partition(" ")[2].startswith(PRODUCTS)
     )
     return Program(
-        title=title, mesh={AXIS: size}, guarantee=options.policy.level, threads=options.threads, model_flops=flops,
+        title=title, mesh={AXIS: size}, guarantee=cast(Level, options.policy.level), threads=options.threads, model_flops=flops,
         works=works, classes=classes,
     )  # fmt: skip
 
