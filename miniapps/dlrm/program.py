@@ -53,8 +53,8 @@ def program_of(config: Any, options: RunOptions, size: int, title: str, recorded
         if works[number].key.partition(" ")[2].startswith(PRODUCTS)
     )
     return Program(
-        title=title, mesh={AXIS: size}, guarantee=cast(Level, options.policy.level), threads=options.threads, model_flops=flops,
-        works=works, classes=classes,
+        title=title, mesh={AXIS: size}, guarantee=cast(Level, options.policy.level), threads=options.threads,
+        model_flops=flops, works=works, classes=classes,
     )  # fmt: skip
 
 
