@@ -45,8 +45,9 @@ DOCUMENTS = {
               measured, `; ` between
             ranks replays | integer
             p05_s p10_s p25_s p50_s p75_s p90_s p95_s | number, s | quantiles of a step
-            compute_s overhead_s communication_s waiting_s | number, s | on a quiet machine, mean over ranks: kernels,
-              all between them, messages, waiting for ranks that are late
+            compute_s overhead_s communication_s overlapped_s waiting_s | number, s | on a quiet machine, mean over
+              ranks: kernels, all between them, messages that add to the step, messages that pass while ranks work,
+              waiting for ranks that are late
             memory_bytes | number | weights, the optimiser's state and the most that a step holds, of the rank with most
             flops_per_s | number | operations of the model per second and rank
             slower | number | share of the replays that are slower than the same ones of the first
@@ -141,7 +142,8 @@ def run(options: argparse.Namespace) -> Answer:
         slower = float(np.mean(each.samples[:count] > first.samples[:count]))
         quantiles = np.quantile(each.samples, np.array(PERCENTS) / 100).tolist()
         parts = [
-            float(part.mean()) for part in (each.compute, each.overhead, each.communication, each.waiting)
+            float(part.mean())
+            for part in (each.compute, each.overhead, each.communication, each.overlapped, each.waiting)
         ]
         memory = float(each.memory.max())
         rows.append(
@@ -158,7 +160,7 @@ def run(options: argparse.Namespace) -> Answer:
         rows,
         columns=["file", "title", "guarantee", "clock", "extrapolated", "ranks", "replays",
                  *(f"p{percent:02d}_s" for percent in PERCENTS), "compute_s", "overhead_s", "communication_s",
-                 "waiting_s", "memory_bytes", "flops_per_s", "slower", "told"],
+                 "overlapped_s", "waiting_s", "memory_bytes", "flops_per_s", "slower", "told"],
     )  # fmt: skip
     kernels = pd.DataFrame(kernels_of(first), columns=["kernel", "calls", "seconds", "share"])
     tables = {
@@ -166,8 +168,8 @@ def run(options: argparse.Namespace) -> Answer:
         "kernels": kernels,
         "unpriced": pd.DataFrame(unpriced, columns=["file", "title", "reason"]),
     }
-    columns = ("plan", "guarantee", "ranks", "ms", "80 % of it", "kernels", "between", "messages", "waiting",
-               "MB per rank", "told from the first")  # fmt: skip
+    columns = ("plan", "guarantee", "ranks", "ms", "80 % of it", "kernels", "between", "messages", "overlapped",
+               "waiting", "MB per rank", "told from the first")  # fmt: skip
     named = (
         kernels.assign(kernel=kernels["kernel"].map(readable))
         .groupby("kernel", sort=False, as_index=False)
@@ -179,7 +181,7 @@ def run(options: argparse.Namespace) -> Answer:
     ]
     shown: list[Part] = [
         Bold(said(first, rows, options.clock)),
-        ("Plans, ms per step", Table(columns, lines, numbers=columns[2:10])),
+        ("Plans, ms per step", Table(columns, lines, numbers=columns[2:11])),
         ("Kernels of the first", Table(("kernel", "calls", "ms", "share"), longest, numbers=("calls", "ms", "share"))),
     ]  # fmt: skip
     notes = [f"Note: not priced: {title}: {reason}." for _, title, reason in unpriced]
@@ -192,8 +194,8 @@ def run(options: argparse.Namespace) -> Answer:
             f"remains, {first.fit.error:.1%}."
         )
     notes.append(
-        "Note: kernels, between (lines of the program, copies, views), messages and waiting for late ranks are of a "
-        "quiet machine; the median has its noise, too."
+        "Note: kernels, between (lines of the program, copies, views), messages that add to the step and waiting for "
+        "late ranks are of a quiet machine; the median has its noise, too. Overlapped messages pass while ranks work."
     )
     files = (
         append_to(options.ledger, [prediction_of(each) for _, _, each in found], anchor)

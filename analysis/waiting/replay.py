@@ -25,6 +25,7 @@ def forward(
     partners: Callable[[int], np.ndarray | None],
     cost: Callable[[int], Times | float] = lambda group: 0,
     after: Callable[[Times, Times, Who], Times] = lambda now, work, ranks: now + work,
+    beside: Callable[[int], Times | float] = lambda group: 0,
     latest: Callable[[int], Times] | None = None,
     watch: Callable[[int, Times, Times], None] | None = None,
 ) -> Times:
@@ -37,29 +38,45 @@ def forward(
     before    their work before they post
     inside    their work between posting and waiting
     partners  (size, k) the ranks for which each rank waits; None: all
-    cost      the time of the messages once all have posted
+    cost      the time of the messages once all have posted, in which a rank does nothing else
+    beside    the time of the messages that pass while a rank works, before `cost`; of waits of all ranks
     latest    the latest end
 
     `after(now, work, ranks)` is the time at which work that begins at `now` is done. `watch(group, ready, done)` gets
     the times at which the ranks were ready and went on.
+
+    Messages beside work pass one wait after the other, in the order of their posts. Messages of other waits go first,
+    and delay them by their time.
     """
-    now = begin.copy()
+    now, free = begin.copy(), begin.copy()
     posted: dict[int, Times] = {}
+    passing: dict[int, Times] = {}  # when the messages beside work have passed
+
+    def last_of(group: int, times: Times, ranks: Who) -> Times:
+        of = partners(group)
+        if of is None:
+            return times.max(axis=0)
+        everyone = np.full(now.shape, np.iinfo(np.int64).min, now.dtype)
+        everyone[ranks] = times
+        return everyone[of[ranks]].max(axis=1)
+
     for group, posts, ends in order:
         ranks = who(group)
         if posts:
             now[ranks] = after(now[ranks], before(group), ranks)
             posted[group] = now[ranks]
+            if not ends and np.any(through := beside(group)):
+                passing[group] = free = last_of(group, np.maximum(now, free), ranks) + through
         if ends:
             mine = after(now[ranks], inside(group), ranks)
-            own, of = posted.pop(group), partners(group)
-            if of is None:
-                last = own.max(axis=0)
+            begun = np.maximum(mine, last_of(group, posted.pop(group), ranks))
+            if group in passing:
+                done = np.maximum(begun, passing.pop(group)) + cost(group)
             else:
-                everyone = np.full(now.shape, np.iinfo(np.int64).min, now.dtype)
-                everyone[ranks] = own
-                last = everyone[of[ranks]].max(axis=1)
-            done = np.maximum(mine, last) + cost(group)
+                done = begun + cost(group)
+                for other, passed in passing.items():
+                    passing[other] = passed + np.where(passed > begun, done - begun, 0)
+                    free = np.maximum(free, passing[other])
             if watch is not None:
                 watch(group, mine, done)
             now[ranks] = done if latest is None else np.minimum(done, latest(group))

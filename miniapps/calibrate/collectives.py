@@ -1,4 +1,4 @@
-"""All-reduces by ordering and length, over all ranks and on each rank alone, and exchanges between neighbours.
+"""Reductions by ordering and length, over all ranks and on each rank alone, and exchanges between neighbours.
 
 The time of a rank alone is local work, which the trace of any run on one rank contains; the additional time of ranks
 together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
@@ -12,6 +12,7 @@ to these counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,47 +23,84 @@ from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.cost import Cost, cost
 from kernels.allreduce.emulation import element_bytes, in_place_of
 from kernels.allreduce.execution.placement import nodes_of
+from kernels.allreduce.reduction import OVER
 from kernels.guarantees import ChoiceError
+from kernels.wires import PLAIN
+from miniapps.calibrate.beside import beside_cases
 from miniapps.calibrate.cases import Case
+from miniapps.calibrate.plans import space_of
 from miniapps.layout.messages import Messages
 from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
+ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
+ENCODED_LENGTHS = (1, 4096, 524288)
+PLANNED = ("library", "direct", "block-tree", "direct in exact")  # reductions of plans, by guarantee
+SCATTERED = PLANNED[1:]
 EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes
 OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # rank counts whose schedules are also counted
 
 
 def collective_cases(ctx) -> list[Case]:
-    """All-reduces by every requested ordering, and exchanges. With one rank, the cases "alone" and the exchanges are
-    left out."""
+    """All-reduces by every requested ordering, and exchanges; for plans also their reductions, reduce-scatters, wires,
+    and messages beside work. With one rank, only the reductions of a rank alone."""
+    options = ctx.config.calibrate
+    wires = {wire for text in options.plans for wire in getattr(space_of(text), "wires", ())} - {PLAIN}
+    planned = (*PLANNED, *(label for wire in sorted(wires) for label in over(wire)))
+    labels = (*options.reductions, *(planned if options.plans else ()))
     cases = []
-    for label in dict.fromkeys(ctx.config.calibrate.reductions):
-        for n in LENGTHS:
+    for label in dict.fromkeys(labels):
+        for n in ENCODED_LENGTHS if OVER in label else LENGTHS:
             reduction = Reduction.named(label, (n,))
-            for contributions in (1, SEVERAL) if reduction.contributions_travel else (1,):
-                cases += _allreduces(ctx, label, reduction, contributions)
-    return cases + (_exchanges(ctx) if ctx.size > 1 else [])
+            for contributions in contributed(reduction):
+                cases += _reductions(ctx, label, reduction, contributions)
+            if options.plans and label in SCATTERED:
+                cases += _reductions(ctx, label, replace(reduction, collective="reduce-scatter"), 1)
+    if ctx.size > 1:
+        cases += _exchanges(ctx)
+        cases += beside_cases(ctx, PLANNED) if options.plans else []
+    return cases
 
 
-def _allreduces(ctx, label: str, reduction: Reduction, contributions: int) -> list[Case]:
+def contributed(reduction: Reduction) -> Sequence[int]:
+    """Numbers of contributions of a rank whose times differ beyond the work of adding them: some travel one by one."""
+    if reduction.coding is not None:
+        return ENCODED if order_free(reduction.accumulation) else (1,)
+    return (1, SEVERAL) if reduction.contributions_travel else (1,)
+
+
+def over(wire: str) -> tuple[str, str]:
+    """The reductions of gradients over a lossy wire, without a guarantee and under `layout`."""
+    return f"direct over {wire}", f"direct in exact over {wire}"
+
+
+def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> list[Case]:
     (n,) = reduction.shape
-    written = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
+    drawn = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
+    written = drawn.astype(reduction.dtype)
     values = written.copy()
     nodes = nodes_of(ctx.comm)
+    scattered = "scattered " * (reduction.collective == "reduce-scatter")
     cases = []
     for comm, where in ((ctx.comm, "together"), (MPI.COMM_SELF, "alone")):
         if where == "alone" and ctx.size == 1:
             continue
+        blocks = range(comm.rank * contributions, (comm.rank + 1) * contributions)
         reducer = ctx.reducer(
-            f"{label}:{n}:{contributions}:{where}",
+            f"{scattered}{label}:{n}:{contributions}:{where}",
             (n,),
+            reduction.dtype,
             comm=comm,
+            blocks=blocks if reduction.takes_sums or reduction.coding is not None else None,
             by=(reduction.ordering, reduction.accumulation),
+            collective=reduction.collective,
+            wire=reduction.wire,
             watched=False,
         )
         places = nodes if where == "together" else (0,)
-        parameters = {"length": n, "ranks": comm.size, "contributions": contributions}
+        length = n * reduction.dtype.itemsize / 8
+        parameters = {"length": length, "ranks": comm.size, "contributions": contributions}
         parameters |= counts(reduction, comm.size, places, contributions) or {}
         if where == "together" and ctx.rank == 0:
             for size in OTHER_RANKS:

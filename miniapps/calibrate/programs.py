@@ -80,7 +80,9 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
     plan, mesh, inputs = prepared(drawn)
     found = [_alone(drawn, plan, mesh, inputs, threads)]
     if mesh.size == comm.size:
-        program = to_json(program_of(plan, mesh, drawn.level, str(drawn), threads=threads)).decode()
+        program = to_json(
+            program_of(plan, mesh, drawn.level, str(drawn), threads=threads, wire=drawn.wire)
+        ).decode()
         learner = learner_of(comm, drawn, plan, mesh, inputs, threads)
         record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, step=learner.step, program=program)
         found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=learner.program.free))
@@ -88,7 +90,7 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
 
 
 def _alone(drawn: Drawn, plan: Plan, mesh: Mesh, inputs: Sequence[torch.Tensor], threads: int) -> Case:
-    rehearsal = Rehearsal(plan, mesh, 0, drawn.level, inputs, threads)
+    rehearsal = Rehearsal(plan, mesh, 0, drawn.level, inputs, threads, wire=drawn.wire)
     learned = {key for key, _ in plan.gradients}
     pairs = zip(plan.sources, rehearsal.parts, strict=True)
     weights = [part.numpy() for source, part in pairs if source.kind == "parameter" and source.key in learned]

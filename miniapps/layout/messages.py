@@ -41,6 +41,7 @@ class Messages:
         if self.requests:
             self._start = type(self.requests[0]).Startall
             self._wait = type(self.requests[0]).Waitall
+            self._test = type(self.requests[0]).Testall
 
     def start(self) -> None:
         """Send `outgoing`; call only if there are `requests`."""
@@ -48,6 +49,10 @@ class Messages:
         if self._staged and self._sent.size:
             self.outgoing.get(out=self._sent)  # waits for the device
         self._start(self.requests)
+
+    def progress(self) -> None:
+        """Advance the messages after `start`, without waiting."""
+        self._test(self.requests)
 
     def finish(self) -> None:
         """Wait, after `start`, until `incoming` holds all messages and `outgoing` may be written again."""

@@ -23,4 +23,5 @@ def program(config: Any, options: RunOptions, size: int) -> Program:
         options.threads,
         options.processor == "any",
         recorded=True,
+        wire=config.training.wire,
     )

@@ -17,6 +17,7 @@ from miniapps.partition import models
 from miniapps.partition.asking import Planned, many_layers, planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.partition.showing import picture
@@ -188,6 +189,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         help="it decides the kernels of --calls and prices (%(default)s)",
     )
     add_prices(one)
+    add_wire(one)
     one.add_argument(
         "--save",
         metavar="FILE",
@@ -231,15 +233,20 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     two.add_argument(
         "--guarantee", choices=LEVELS, default="layout", help="which bits must not change (%(default)s)"
     )
-    two.add_argument(
+    add_wire(two)
+    two.add_argument("--threads", metavar="N", type=int, default=1, help="threads of each rank (%(default)s)")
+    add_json(two)
+    return top
+
+
+def add_wire(one: argparse.ArgumentParser) -> None:
+    """Add the option of the encoding of gradients."""
+    one.add_argument(
         "--wire",
         metavar="NAME",
         default=PLAIN,
         help="encoding of gradients in messages: fp8, table:n=4, ... (%(default)s)",
     )
-    two.add_argument("--threads", metavar="N", type=int, default=1, help="threads of each rank (%(default)s)")
-    add_json(two)
-    return top
 
 
 def add_prices(one: argparse.ArgumentParser) -> None:
@@ -377,7 +384,10 @@ def prices(options: argparse.Namespace, found: Planned) -> dict[str, Any] | None
     from miniapps.partition.pricing.program import program_of
 
     title = f"{found.title} over {found.mesh}"
-    program = program_of(found.plan, found.mesh, options.guarantee, title, model_flops(found.graph))
+    require_wire(options.wire, options.guarantee)
+    program = program_of(
+        found.plan, found.mesh, options.guarantee, title, model_flops(found.graph), wire=options.wire
+    )
     if options.save:
         try:
             Path(options.save).write_bytes(to_json(program))

@@ -46,6 +46,9 @@ class Wait(Struct, frozen=True):
     """A reduction or an exchange among the ranks that differ only `along` these axes of the mesh, or a message between
     stages of a pipeline. Ranks that take part call it by one `name`.
 
+    Of a reduction or exchange that begins early, `start` and `finish` are two waits of one name: the first does not
+    wait, and messages may pass until the second. Others are `whole`.
+
     A reduction has the `label` of its order, `elements` and `itemsize` of the vector, and the `contributions` of a
     rank; if it `scatters`, each rank gets only its part. An exchange has the `nbytes` that a rank sends, and the steps
     along each axis of the mesh to each receiver (`offsets`). So has a `send`, which does not wait; the offset of a
@@ -61,6 +64,17 @@ class Wait(Struct, frozen=True):
     scatters: bool = False
     nbytes: Count = 0
     offsets: tuple[tuple[int, ...], ...] = ()
+    part: Literal["whole", "start", "finish"] = "whole"
+
+    @property
+    def posts(self) -> bool:
+        """Whether a rank posts its messages here."""
+        return self.kind != "receive" and self.part != "finish"
+
+    @property
+    def ends(self) -> bool:
+        """Whether a rank waits here."""
+        return self.kind != "send" and self.part != "start"
 
 
 class Ranks(Struct, frozen=True):
@@ -101,8 +115,17 @@ class Program(Struct, frozen=True):
         for each in self.classes:
             if len(each.segments) != len(each.waits) + 1:
                 raise ValueError(f"{len(each.segments)} segments around {len(each.waits)} waits")
-            if len({wait.name for wait in each.waits}) < len(each.waits):
+            if len({(wait.name, wait.part == "finish") for wait in each.waits}) < len(each.waits):
                 raise ValueError("a class of ranks has two waits of one name")
+            begun: set[str] = set()
+            for wait in each.waits:
+                if wait.part != "whole" and wait.kind in ("send", "receive"):
+                    raise ValueError(f"{wait.name}: a message between stages has no {wait.part}")
+                if wait.part == "finish" and wait.name not in begun:
+                    raise ValueError(f"{wait.name} ends and has not begun")
+                (begun.add if wait.part == "start" else begun.discard)(wait.name)
+            if begun:
+                raise ValueError(f"{min(begun)} begins and does not end")
             if any(number >= len(self.works) for s in each.segments for number, _ in s.calls):
                 raise ValueError("a call of a work that is not listed")
             if any(axis not in self.mesh for wait in each.waits for axis in wait.along):

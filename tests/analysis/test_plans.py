@@ -195,6 +195,124 @@ def test_messages_of_a_pipeline_are_posted_by_one_stage_and_ended_by_the_other(k
     assert found.waiting[1] == pytest.approx(4e-6, rel=0.01)
 
 
+def early(first, second, **more):
+    """A program of two ranks in which a sum begins before `second` calls of a kernel, after `first` of it."""
+    about = ("sum before x", "reduction", ("data",), "ring", 1000, 8)
+    waits = (Wait(*about, part="start"), Wait(*about, part="finish"))
+    calls = [((0, first),), ((0, second),), ()]
+    return program([elements(1000)], calls, waits, size=2, mesh={"data": 2}, **more)
+
+
+def beside(known, share, label="ring"):
+    """The calibration, with the `share` of messages that pass while ranks work."""
+    times = {"messages": 1e-4, "work": 2e-4, "both": 3e-4 - share * 1e-4}
+    rows = [
+        {"region": f"beside {what} {label}", "seconds": s, "length": 1000.0, "flops": 0, "nbytes": 0.0}
+        for what, s in times.items()
+    ]
+    cases = pd.concat([known.cases, pd.DataFrame(rows)], ignore_index=True)
+    return replace(known, cases=cases, noise=np.zeros((0, 2)), delays=np.zeros(1))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_messages_pass_while_ranks_work_as_far_as_the_calibration_says(known, share):
+    prices = Prices([beside(known, share)])
+    alone = prices.of(early(3, 0), clock="wall")
+    whole = alone.communication[0]
+    assert whole > 0 and alone.overlapped.tolist() == [0.0, 0.0]
+    often = int(2 * whole / 2e-6)  # calls of 2 us that take longer than the messages
+    found = prices.of(early(3, often), clock="wall")
+    assert found.communication.tolist() == pytest.approx([(1 - share) * whole] * 2)
+    assert found.overlapped.tolist() == pytest.approx([share * whole] * 2)
+    assert found.waiting.tolist() == [0.0, 0.0]
+    few = prices.of(early(3, often // 8), clock="wall")  # an eighth of twice the messages' time
+    assert few.overlapped[0] == pytest.approx(min(share * whole, often // 8 * 2e-6))
+    assert few.communication[0] + few.overlapped[0] == pytest.approx(whole)
+
+
+def test_without_such_a_calibration_no_message_is_hidden_and_the_price_says_so(known):
+    found = Prices([replace(known, noise=np.zeros((0, 2)), delays=np.zeros(1))]).of(early(3, 1000))
+    assert found.overlapped.tolist() == [0.0, 0.0]
+    assert "messages beside work, of which none is priced as hidden: not calibrated" in found.extrapolated
+
+
+def test_several_messages_beside_work_pass_one_after_the_other(known):
+    about = [(f"sum before {name}", "reduction", ("data",), "ring", 1000, 8) for name in "ab"]
+    starts, ends = ([Wait(*each, part=part) for each in about] for part in ("start", "finish"))
+    calls = [((0, 1),), (), (), (), ()]
+    both = program([elements(1000)], calls, [*starts, *ends], size=2, mesh={"data": 2})
+    prices = Prices([beside(known, 1.0)])
+    one = prices.of(early(1, 0), clock="wall")
+    found = prices.of(both, clock="wall")
+    own = one.compute[0] - 2e-6  # what a rank does alone for the second, while the first passes
+    assert found.communication.tolist() == pytest.approx([2 * one.communication[0] - own] * 2)
+    assert found.overlapped.tolist() == pytest.approx([own] * 2)
+
+
+def test_a_message_for_which_ranks_wait_delays_those_beside_work(known):
+    about = ("sum before a", "reduction", ("data",), "ring", 1000, 8)
+    waited = Wait("sum before b", "reduction", ("data",), "ring", 1000, 8)
+    waits = [Wait(*about, part="start"), waited, Wait(*about, part="finish")]
+    prices = Prices([beside(known, 1.0)])
+    one = prices.of(early(1, 0), clock="wall")
+    found = prices.of(program(calls=[()] * 4, waits=waits, size=2, mesh={"data": 2}), clock="wall")
+    own = one.compute[0] - 2e-6
+    assert found.communication.tolist() == pytest.approx([2 * one.communication[0] - own] * 2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("finish",), "ends and has not begun"),
+        (("start",), "begins and does not end"),
+        (("start", "start"), "two waits of one name"),
+        (("finish", "start"), "ends and has not begun"),
+    ],
+)
+def test_a_wait_that_begins_early_ends_once(parts, message):
+    waits = [Wait("sum before x", "reduction", ("data",), "ring", 1, 8, part=part) for part in parts]
+    with pytest.raises(ValueError, match=message):
+        program(calls=[()] * (len(waits) + 1), waits=waits, size=2, mesh={"data": 2})
+
+
+def scattered(known):
+    """The calibration, with a reduce-scatter that takes 30 us more than its ranks do alone."""
+    rows = [
+        {"region": f"reduce-scatter.direct:{where}", "seconds": s, "length": 1.0, "ranks": p, "flops": 0,
+         "messages": p - 1, "bytes": 8.0 * (p - 1), "additions": p - 1.0}
+        for where, s, p in (("together", 4e-5, 2), ("alone", 1e-5, 1))
+    ]  # fmt: skip
+    about = {"region": "reduce-scatter.direct:together", "ordering": "direct", "collective": "reduce-scatter"}
+    cases = pd.concat([known.cases, pd.DataFrame(rows)], ignore_index=True)
+    return replace(known, cases=cases, reductions=dict(known.reductions) | {"scattered direct": about})
+
+
+def test_a_reduce_scatter_has_its_own_time_if_it_was_measured(known):
+    known = replace(known, noise=np.zeros((0, 2)), delays=np.zeros(1))
+    wait = Wait("sum before x", "reduction", ("data",), "direct", 1, 8, scatters=True)
+    step = program(calls=((), ()), waits=[wait], size=2, mesh={"data": 2})
+    found = Prices([scattered(known)]).of(step)
+    assert found.communication.tolist() == pytest.approx([3e-5] * 2)
+    assert not found.extrapolated
+    without = Prices([known]).of(step)
+    assert without.extrapolated == ("reduce-scatters, which were not calibrated",)
+
+
+def test_a_wire_that_was_not_measured_is_refused_with_what_to_measure(known):
+    wait = Wait("sum before x", "reduction", ("data",), "direct in exact over fp8", 1000, 4)
+    with pytest.raises(Unreachable, match=r"no time of direct in exact over fp8; calibrate .* wire=fp8"):
+        Prices([known]).of(program(calls=((), ()), waits=[wait], size=2, mesh={"data": 2}))
+
+
+def test_the_hash_of_a_prediction_covers_all_calibrations(known):
+    others = [known, replace(known, hash="2" * 64)]
+    step = program([product_of(32)], [((0, 1),)], app="mesh", problem="p", method="m")
+    one, both, turned = (prediction_of(Prices(each).of(step)) for each in (others[:1], others, others[::-1]))
+    assert one.calibration == known.hash and one.traces == ()
+    assert both.calibration == turned.calibration not in {each.hash for each in others}
+    assert both.traces == tuple(each.hash for each in others)
+
+
 def test_ranks_that_wait_in_a_circle_are_refused(known):
     one, two = (Wait(name, "exchange", ("data",), nbytes=8, offsets=((1,),)) for name in "ab")
     empty = (Segment((), REST),) * 3

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import curve_fit, nnls
 
+from analysis.errors import Unreachable
 from analysis.predict.reading.calibration import Calibration
 from miniapps.trace.head import label_of
 
@@ -33,6 +34,8 @@ LIBRARY = "library"
 MOST_EXPONENT = 50.0
 EVERY = COUNTS + CROSSING
 SAME = 1.1  # times within this factor count as equal
+OVER = " over "  # before the wire in a label
+BESIDE = "beside "  # regions of messages beside work: "beside messages LABEL", and "work" and "both"
 
 
 @dataclass(frozen=True)
@@ -115,17 +118,27 @@ class Collectives:
     def __post_init__(self):
         self._table = measured(self.calibration)
 
-    def allreduce(self, label: str, elements: int, itemsize: int, size: int, contributions: int = 1) -> float:
-        """Seconds of an all-reduce by the reduction `label` (`miniapps.trace.head.label_of`) on `size` ranks, beyond
-        the local work of each rank. `contributions`: the most that a rank has."""
+    def allreduce(
+        self,
+        label: str,
+        elements: int,
+        itemsize: int,
+        size: int,
+        contributions: int = 1,
+        scatters: bool = False,
+    ) -> float:
+        """Seconds of an all-reduce, or if it `scatters` of a reduce-scatter, by the reduction `label`
+        (`miniapps.trace.head.label_of`) on `size` ranks, beyond the local work of each rank. `contributions`: the most
+        that a rank has. Raises Unreachable for a lossy wire that was not measured."""
         if size == 1:
             return 0.0
-        own = self._table[self._table["label"] == label]
-        if own.empty:
-            own = self._stand_in(label)
-        # A rank may send a single contribution unchanged, but not several.
-        several = own["contributions"] > 1
-        own = own[several] if contributions > 1 and several.any() else own[~several]
+        own = self._measured(label, contributions, scatters)
+        if scatters and not own["scatters"].iloc[0]:  # latency of an all-reduce, half of its bytes
+            self.extrapolated["reduce-scatters, which were not calibrated"] = None
+            whole, latency = (
+                self.allreduce(label, count, itemsize, size, contributions) for count in (elements, 1)
+            )
+            return latency + (whole - latency) / 2
         n = elements * itemsize / 8  # lengths of the calibration are of float64
         if self.link is not None:
             counts = self._counts(own, n, size)
@@ -144,18 +157,33 @@ class Collectives:
         across = parts[-len(CROSSING) :].sum()
         return float((parts.sum() - across) / self.turns + across)
 
-    def local(self, label: str, elements: int, itemsize: int, contributions: int = 1) -> float:
-        """Seconds of the work for an all-reduce that a rank does alone."""
-        own = self._table[self._table["label"] == label]
-        if own.empty:
-            own = self._stand_in(label)
-        several = own["contributions"] > 1
-        own = own[several] if contributions > 1 and several.any() else own[~several]
+    def local(
+        self, label: str, elements: int, itemsize: int, contributions: int = 1, scatters: bool = False
+    ) -> float:
+        """Seconds of the work for an all-reduce, or a reduce-scatter, that a rank does alone."""
+        own = self._measured(label, contributions, scatters)
         n, x, y = elements * itemsize / 8, own["length"].to_numpy(float), own["alone"].to_numpy(float)
         seconds = float(np.interp(n, x, y))
         # The work grows with the contributions that a rank adds beyond those of the calibration.
         more = max(contributions / own["contributions"].iloc[0], 1.0) * max(n / x[-1], 1.0)
         return seconds * more / self.turns
+
+    def beside(self, label: str, nbytes: float) -> float:
+        """The share of the time of a reduction, or of an `exchange`, of `nbytes` bytes that passes while ranks work and
+        call its `progress` after each product: as measured, linear in the logarithm of the bytes."""
+        table = passing(self.calibration)
+        if table.empty:
+            self.extrapolated["messages beside work, of which none is priced as hidden: not calibrated"] = (
+                None
+            )
+            return 0.0
+        own = table[table["label"] == label]
+        if own.empty:
+            self.extrapolated[f"{label} beside work, priced as the mean of others"] = None
+            own = table.groupby("length", as_index=False)["share"].mean()
+        own = own.sort_values("length")
+        x, y = np.log(own["length"].to_numpy(float)), own["share"].to_numpy(float)
+        return float(np.interp(np.log(max(nbytes / 8, 1.0)), x, y))
 
     def gather(self, nbytes: float, size: int) -> float:
         """Seconds of a gather, scatter or all-to-all of the library with `nbytes` bytes in total."""
@@ -190,12 +218,35 @@ class Collectives:
 
     # ---- parts
 
+    def _measured(self, label: str, contributions: int, scatters: bool = False) -> pd.DataFrame:
+        """The rows of a reduction, or of the one that stands in for it: with the least measured number of contributions
+        that is not below `contributions`, since a rank may send a single one unchanged, but not several; with those of
+        a reduce-scatter, if there are any."""
+        own = self._table[self._table["label"] == label]
+        if own.empty:
+            own = self._stand_in(label)
+        if scatters and own["scatters"].any():
+            own = own[own["scatters"]]
+        else:
+            own = own[~own["scatters"]]
+        counts = np.sort(own["contributions"].unique())
+        return own[
+            own["contributions"] == counts[min(np.searchsorted(counts, contributions), len(counts) - 1)]
+        ]
+
     def _stand_in(self, label: str) -> pd.DataFrame:
         """The measured reductions most similar to `label`, which was not measured."""
+        if OVER in label:
+            wire = label.partition(OVER)[2]
+            raise Unreachable(
+                f"{self.calibration.path}: has no time of {label}; calibrate with a plan over this wire: fpna "
+                f"calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH wire={wire}'"
+            )
         if self._table.empty:
             raise ValueError("the calibration has no all-reduces; calibrate them: --what collectives")
         held = label.partition(" in ")[2] or "working"
         same = self._table[self._table["accumulation"] == held]
+        same = same[~same["label"].str.contains(OVER, regex=False)]
         own = same if len(same) else self._table
         own = own[own["label"] == own["label"].iloc[0]]
         self.extrapolated[f"{label}, priced as {own['label'].iloc[0]}"] = None
@@ -227,7 +278,9 @@ class Collectives:
         """(6,) seconds: a constant, per message, per byte, per addition; per message and per byte between nodes."""
         if accumulation not in self._fits:
             same = self._table[
-                (self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)
+                (self._table["accumulation"] == accumulation)
+                & (self._table["ordering"] != LIBRARY)
+                & ~self._table["label"].str.contains(OVER, regex=False)
             ]
             seconds = np.maximum(same["extra"].to_numpy(float), 1e-9)
             design = np.column_stack([np.ones(len(same)), *(same[name].to_numpy(float) for name in EVERY)])
@@ -247,9 +300,10 @@ class Collectives:
 
 def measured(calibration: Calibration) -> pd.DataFrame:
     """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
-    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond the
-    local work of a rank), `alone` (seconds of that work), and the counts EVERY, also on other rank counts."""
-    cases = calibration.of("allreduce.")
+    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `scatters` (a reduce-scatter), `ranks`,
+    `extra` (seconds beyond the local work of a rank), `alone` (seconds of that work), and the counts EVERY, also on
+    other rank counts."""
+    cases = calibration.of("allreduce.", "reduce-scatter.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []
     for _, row in cases.iterrows():
@@ -265,6 +319,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "ordering": facts["ordering"],
                 "accumulation": facts.get("accumulation", "working"),
                 "contributions": row.get("contributions", 1.0),
+                "scatters": facts.get("collective", "allreduce") == "reduce-scatter",
                 "extra": max(float(row["seconds"]) - local, 1e-9),
                 "alone": local,
             }
@@ -275,6 +330,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
         "accumulation",
         "length",
         "contributions",
+        "scatters",
         "ranks",
         "extra",
         "alone",
@@ -285,4 +341,21 @@ def measured(calibration: Calibration) -> pd.DataFrame:
         for key in CROSSING:
             if (column := name.replace("messages", key)) not in table:
                 table[column] = np.where(table[name].notna(), 0.0, np.nan)
-    return table.sort_values(["label", "contributions", "length"], kind="stable", ignore_index=True)
+    table["scatters"] = table["scatters"].astype(bool)
+    return table.sort_values(
+        ["label", "scatters", "contributions", "length"], kind="stable", ignore_index=True
+    )
+
+
+def passing(calibration: Calibration) -> pd.DataFrame:
+    """Reductions and exchanges beside products, a row per label and length: `label`, `length` (elements of 8 bytes) and
+    `share`: by how much less both together take than one after the other, over the time of the messages."""
+    cases = calibration.of(BESIDE)
+    if cases.empty:
+        return pd.DataFrame({"label": [], "length": [], "share": []})
+    named = cases["region"].str.removeprefix(BESIDE).str.partition(" ")
+    times = cases.assign(what=named[0], label=named[2]).pivot_table(
+        index=["label", "length"], columns="what", values="seconds", aggfunc="median"
+    )
+    share = (times["messages"] + times["work"] - times["both"]) / times["messages"]
+    return share.clip(0.0, 1.0).rename("share").reset_index()

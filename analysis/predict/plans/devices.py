@@ -61,6 +61,10 @@ class DeviceMessages:
         between = allreduce(self.between, ceil(size / near), nbytes / near) if near < size else 0.0
         return (inside + between) * (0.5 if wait.scatters else 1.0), 0.0
 
+    def beside(self, wait: Wait, size: int) -> float:
+        """All of it: links of devices move messages by themselves."""
+        return 1.0
+
 
 def device_memory(device: Device, weights: float, states: float, step: float) -> float:
     """Bytes of a rank on a device, of the `memory` of a program: weights in both widths (Micikevicius et al. 2018), the

@@ -6,15 +6,15 @@ with the same kernels can be compared though their kernels' times are uncertain.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import log, prod
 from typing import Protocol
 
 import numpy as np
-from msgspec.structs import astuple
 
 from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
@@ -41,21 +41,22 @@ ROUNDING_S = 1e-12
 
 @dataclass(frozen=True)
 class Priced:
-    """The price of a step. Seconds of each rank: `compute` of kernels, `overhead` between them, `communication`,
-    `waiting` for ranks that are late, each (ranks,). `clock`: of the replays. `memory` (ranks,): bytes. `each`
-    (works,): seconds of a call. `calibration`: the hash of the one with the kernels. `extrapolated`: what was not
-    measured. `fit`: the factors of its whole steps, which the seconds have."""
+    """The price of a step. Seconds of each rank: `compute` of kernels, `overhead` between them, `communication` that
+    adds to the step, `overlapped` of messages that pass while ranks work, `waiting` for ranks that are late, each
+    (ranks,). `clock`: of the replays. `memory` (ranks,): bytes. `each` (works,): seconds of a call. `calibrations`:
+    their hashes. `extrapolated`: what was not measured. `fit`: the factors of whole steps, which the seconds have."""
 
     program: Program
     compute: np.ndarray
     overhead: np.ndarray
     communication: np.ndarray
+    overlapped: np.ndarray
     waiting: np.ndarray
     replays: Replays
     clock: str
     memory: np.ndarray
     each: np.ndarray
-    calibration: str
+    calibrations: tuple[str, ...]
     extrapolated: tuple[str, ...]
     fit: Whole
 
@@ -84,25 +85,29 @@ class Prices:
         times: WorkTimes | DeviceTimes
         if device is None:
             calibration = self._nearest(size, "programs")
-            times, hashed = self._works(calibration), calibration.hash
+            times, hashes = (
+                self._works(calibration),
+                tuple(sorted({each.hash for each in self._calibrations})),
+            )
             messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
             fit = self._whole(calibration)
         else:
             assert self.machine.link is not None
-            times, hashed, fit = DeviceTimes(device), "", UNFITTED
+            times, hashes, fit = DeviceTimes(device), (), UNFITTED
             messages = DeviceMessages(device.inside, self.machine.link, device.width)
         laid = _laid_out(program, times, messages, size if device is None else device.node, fit)
         replays = int(np.clip(MOST // max(laid.costs.size, 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
-        quiet, worked = laid.quiet(), (laid.work + laid.rest).sum(axis=0) + laid.costs.sum(axis=0)
+        quiet, hidden, exposed = laid.quiet(), laid.quiet(beside=False), laid.exposed()
+        worked = (laid.work + laid.rest).sum(axis=(0, 1)) + laid.costs.sum(axis=0)
         if device is None:
             rate = self._rate(calibration, replays, rate_rng)
             keys = (work.key for work in program.works)
             doubts = [
                 *zip(keys, often(program) * laid.each, laid.errors, strict=True),
-                (REST, laid.rest.sum(axis=0).mean(), laid.rest_error),
+                (REST, laid.rest.sum(axis=(0, 1)).mean(), laid.rest_error),
             ]
-            rate *= doubted(doubts, float(worked.mean()), replays, seed) * off(
+            rate *= doubted(doubts, float(worked.mean()) + exposed, replays, seed) * off(
                 fit, program.title, replays, seed
             )
             found = self._noisy(laid, calibration, size, noise_rng, rng, rate)
@@ -116,11 +121,10 @@ class Prices:
                 f"rank {int(memory.argmax())} needs {memory.max() / 1e9:.3g} GB, and a device has "
                 f"{device.capacity / 1e9:.3g} GB; use more ranks, or a mesh that cuts more"
             )
-        waited = quiet.wall[0] - worked
         return Priced(
-            program, laid.work.sum(axis=0), laid.rest.sum(axis=0), laid.costs.sum(axis=0),
-            np.where(waited > ROUNDING_S, waited, 0.0), found, clock, memory, laid.each, hashed,
-            (*laid.marks, *messages.extrapolated), fit,
+            program, laid.work.sum(axis=(0, 1)), laid.rest.sum(axis=(0, 1)), laid.costs.sum(axis=0) + exposed,
+            _above(laid.beside.sum(axis=0) - exposed), _above(hidden.wall[0] - worked), found, clock, memory, laid.each,
+            hashes, (*laid.marks, *messages.extrapolated), fit,
         )  # fmt: skip
 
     def _works(self, calibration: Calibration) -> WorkTimes:
@@ -138,7 +142,10 @@ class Prices:
                     laid = _laid_out(program, self._works(calibration), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
-                quiet, exposed = float(laid.quiet().wall[0]), float(laid.costs.sum(axis=0).mean())
+                quiet, exposed = (
+                    float(laid.quiet().wall[0]),
+                    float(laid.costs.sum(axis=0).mean()) + laid.exposed(),
+                )
                 rngs = np.random.default_rng(0).spawn(2)
                 noisy = self._noisy(laid, calibration, program.size, *rngs, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
@@ -181,6 +188,10 @@ class Prices:
         return min(fitting, key=lambda c: (abs(log(c.size / size)), c.path))
 
 
+def _above(seconds: np.ndarray) -> np.ndarray:
+    return np.where(seconds > ROUNDING_S, seconds, 0.0)
+
+
 class Messages(Protocol):
     """The costs of messages among some of the ranks of a program."""
 
@@ -191,6 +202,9 @@ class Messages(Protocol):
     def cost(self, wait: programs.Wait, size: int, near: int) -> tuple[float, float]:
         """(seconds of the messages of a wait among `size` ranks, of which `near` share a node; seconds of the work for
         them on each rank alone)."""
+
+    def beside(self, wait: programs.Wait, size: int) -> float:
+        """The share of these seconds in which the messages pass while ranks work, of a wait that began early."""
 
 
 class _Calibrated:
@@ -209,13 +223,14 @@ class _Calibrated:
         if wait.kind != "reduction":
             return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
         about = wait.label, wait.elements, wait.itemsize
-        local = messages.local(*about, wait.contributions)
-        whole = messages.allreduce(*about, size, wait.contributions)
-        if not wait.scatters:
-            return whole, local
-        # A reduce-scatter was not measured: its latency is that of an all-reduce, its bytes are half of it.
-        latency = messages.allreduce(wait.label, 1, wait.itemsize, size, wait.contributions)
-        return latency + (whole - latency) / 2, local
+        local = messages.local(*about, wait.contributions, wait.scatters)
+        return messages.allreduce(*about, size, wait.contributions, wait.scatters), local
+
+    def beside(self, wait: programs.Wait, size: int) -> float:
+        messages = self._among(size)
+        if wait.kind == "reduction":
+            return messages.beside(wait.label, wait.elements * wait.itemsize)
+        return messages.beside("exchange", wait.nbytes)
 
     def _among(self, size: int) -> Collectives:
         calibration = self._prices._nearest(size, "messages")
@@ -228,8 +243,9 @@ class _Calibrated:
 @dataclass(frozen=True)
 class _Laid:
     """A step to be replayed. `each`, `errors` (works,): seconds of a call of each work, and of their logarithms;
-    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (waits + 1, ranks),
-    `costs` (waits, ranks): seconds of kernels, of all between them, of messages."""
+    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (2, waits + 1,
+    ranks): seconds of kernels, and of all between them, as of `_segments`. `costs`, `beside` (waits, ranks): seconds of
+    messages in which ranks do nothing else, and in which messages pass while ranks work."""
 
     each: np.ndarray
     errors: np.ndarray
@@ -238,16 +254,28 @@ class _Laid:
     work: np.ndarray
     rest: np.ndarray
     costs: np.ndarray
+    beside: np.ndarray
     step: Step
 
     @property
     def busiest(self) -> float:
         """Seconds of the rank with most to do."""
-        return float((self.work + self.rest).sum(axis=0).max() + self.costs.sum(axis=0).max())
+        return (
+            float((self.work + self.rest).sum(axis=(0, 1)).max() + self.costs.sum(axis=0).max())
+            + self.exposed()
+        )
 
-    def quiet(self) -> Replays:
-        """One replay without noise."""
-        return simulate([self.step], 1, self.work.shape[1], Quiet(), np.ones(1), np.random.default_rng(0))
+    def quiet(self, beside: bool = True) -> Replays:
+        """One replay without noise; if not `beside`, messages beside work take no time."""
+        waits = self.step.waits if beside else [replace(wait, beside=None) for wait in self.step.waits]
+        step = replace(self.step, waits=waits)
+        return simulate([step], 1, self.work.shape[-1], Quiet(), np.ones(1), np.random.default_rng(0))
+
+    def exposed(self) -> float:
+        """By how many seconds messages beside work make the step longer."""
+        if not self.beside.any():
+            return 0.0
+        return max(float(self.quiet().wall[0] - self.quiet(beside=False).wall[0]), 0.0)
 
 
 def _laid_out(
@@ -259,19 +287,19 @@ def _laid_out(
     nodes = ordered(program)
     order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
     work, rest = _segments(program, order, each, times)
-    costs, local = _costs(program, order, messages, node)
-    work[:-1] += fit.work * local  # what a reduction does on each rank alone
-    rest, costs = fit.work * rest, fit.messages * costs
-    total, ends = work + rest, _ending(program, order)
+    costs, beside, local = _costs(program, order, messages, node)
+    work[0, :-1] += fit.work * local  # what a reduction does on each rank alone
+    rest, costs, beside = fit.work * rest, fit.messages * costs, fit.messages * beside
+    before, inside = work + rest
     waits = [
         Wait(
-            name, costs[k], partners_in(program, name), np.where(ends[k], 0.0, total[k]),
-            np.where(ends[k], total[k], 0.0), NOTHING, NOTHING,
+            name, costs[k], partners_in(program, name), before[k], inside[k], NOTHING, NOTHING,
+            beside[k] if beside[k].any() else None,
         )
         for name, k in order.items()
     ]  # fmt: skip
-    step = Step(waits, [(order[name], posts, ended) for name, posts, ended in nodes], total[-1], NOTHING)
-    return _Laid(each, errors, times.rest_error, marks, work, rest, costs, step)
+    step = Step(waits, [(order[name], posts, ended) for name, posts, ended in nodes], before[-1], NOTHING)
+    return _Laid(each, errors, times.rest_error, marks, work, rest, costs, beside, step)
 
 
 def ordered(program: Program) -> list[tuple[str, bool, bool]]:
@@ -279,7 +307,7 @@ def ordered(program: Program) -> list[tuple[str, bool, bool]]:
     between stages is posted by its sender and ended by its receiver. Raises Unreachable if there is none."""
     before: dict[tuple[str, bool, bool], dict[tuple[str, bool, bool], None]] = {}
     for of in program.classes:
-        nodes = [(wait.name, wait.kind != "receive", wait.kind != "send") for wait in of.waits]
+        nodes = [(wait.name, wait.posts, wait.ends) for wait in of.waits]
         for node in nodes:
             before.setdefault(node, {})
             if node[1:] == (False, True):
@@ -298,43 +326,41 @@ def ordered(program: Program) -> list[tuple[str, bool, bool]]:
 def _segments(
     program: Program, order: Mapping[str, int], each: np.ndarray, times: WorkTimes | DeviceTimes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(waits + 1, ranks) seconds before each wait and at the end, of kernels, of which a call takes `each` (works,),
-    and of all between them."""
-    work, rest = (np.zeros((len(order) + 1, program.size)) for _ in range(2))
+    """(2, waits + 1, ranks) seconds of kernels, of which a call takes `each` (works,), and of all between them: before
+    a rank posts in each wait, and at the end; and before it ends a wait in which it, or another rank, posted."""
+    work, rest = (np.zeros((2, len(order) + 1, program.size)) for _ in range(2))
     for of in program.classes:
-        at = np.ix_([*(order[wait.name] for wait in of.waits), len(order)], list(of.ranks))
+        ranks = np.array(of.ranks)[None]
+        halves = np.array([*(not wait.posts for wait in of.waits), False], int)[:, None]
+        places = np.array([*(order[wait.name] for wait in of.waits), len(order)])[:, None]
         calls = [sum(each[number] * count for number, count in s.calls) for s in of.segments]
-        work[at] = np.array(calls)[:, None]
-        rest[at] = times.rest(np.array([s.rest for s in of.segments]))[:, None]
+        work[halves, places, ranks] = np.array(calls)[:, None]
+        rest[halves, places, ranks] = times.rest(np.array([s.rest for s in of.segments]))[:, None]
     return work, rest
 
 
 def _costs(
     program: Program, order: Mapping[str, int], messages: Messages, node: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """((waits, ranks) seconds of messages, and of the work for them on each rank alone); `node`: ranks of a node."""
-    costs, local = (np.zeros((len(order), program.size)) for _ in range(2))
-    known: dict[tuple, tuple[float, float]] = {}
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """((waits, ranks) seconds in which ranks do nothing but messages, in which messages pass while ranks work, and of
+    the work for them on each rank alone); `node`: ranks of a node."""
+    costs, beside, local = (np.zeros((len(order), program.size)) for _ in range(3))
+    known: dict[tuple, tuple[float, float, float]] = {}
     for of in program.classes:
         ranks = list(of.ranks)
         for wait in of.waits:
-            if wait.kind == "send":
+            if not wait.ends:
                 continue
-            key = (*astuple(wait)[1:-1], len(wait.offsets))
+            key = (wait.kind, wait.along, wait.label, wait.elements, wait.itemsize, wait.contributions, wait.scatters,
+                   wait.nbytes, len(wait.offsets), wait.part)  # fmt: skip
             if key not in known:
                 size = 2 if wait.kind == "receive" else prod(program.mesh[axis] for axis in wait.along)
-                known[key] = messages.cost(wait, size, min(size, _near(program, wait.along, node)))
-            costs[order[wait.name], ranks], local[order[wait.name], ranks] = known[key]
-    return costs, local
-
-
-def _ending(program: Program, order: Mapping[str, int]) -> np.ndarray:
-    """(waits, ranks) whether a rank only ends a wait: it receives a message between stages."""
-    found = np.zeros((len(order), program.size), bool)
-    for of in program.classes:
-        places = [order[wait.name] for wait in of.waits if wait.kind == "receive"]
-        found[np.ix_(places, list(of.ranks))] = True
-    return found
+                whole, alone = messages.cost(wait, size, min(size, _near(program, wait.along, node)))
+                share = messages.beside(wait, size) if wait.part == "finish" else 0.0
+                known[key] = (1.0 - share) * whole, share * whole, alone
+            at = order[wait.name]
+            costs[at, ranks], beside[at, ranks], local[at, ranks] = known[key]
+    return costs, beside, local
 
 
 def _near(program: Program, along: Sequence[str], node: int) -> int:
@@ -349,7 +375,12 @@ def partners_in(program: Program, name: str) -> np.ndarray | None:
     does not wait, has itself."""
     sizes = list(program.mesh.values())
     places = np.stack(np.unravel_index(np.arange(program.size), sizes), axis=1)
-    parts = [(np.array(of.ranks), wait) for of in program.classes for wait in of.waits if wait.name == name]
+    parts = [
+        (np.array(of.ranks), wait)
+        for of in program.classes
+        for wait in of.waits
+        if wait.name == name and wait.part != "finish"
+    ]
     first = parts[0][1]
     if first.kind == "reduction":
         whole = prod(program.mesh[axis] for axis in first.along) == program.size
@@ -394,6 +425,13 @@ def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
     return sorted(rows, key=lambda row: -row[2])
 
 
+def hash_of(hashes: Sequence[str]) -> str:
+    """The hash of a calibration, or of the `hashes` of several (SHA-256 of their hex, hex); "" for none."""
+    if len(hashes) < 2:
+        return "".join(hashes)
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+
 def prediction_of(priced: Priced) -> Prediction:
     """The prediction for a ledger. Raises Unreachable if the program belongs to no application."""
     program = priced.program
@@ -413,6 +451,7 @@ def prediction_of(priced: Priced) -> Prediction:
         mesh=",".join(f"{name}={n}" for name, n in program.mesh.items()),
         clock="wall" if priced.clock == "wall" else "cpu",
         regions={name: float(part.mean()) for name, part in parts.items()},
-        calibration=priced.calibration,
+        traces=priced.calibrations if len(priced.calibrations) > 1 else (),
+        calibration=hash_of(priced.calibrations),
         extrapolated=priced.extrapolated,
     )

@@ -50,9 +50,9 @@ class Calibration:
     cores: int | None = None
     steps: tuple[tuple[Program, float], ...] = ()
 
-    def of(self, prefix: str) -> pd.DataFrame:
-        """The cases whose region begins with `prefix`."""
-        return self.cases[self.cases["region"].str.startswith(prefix)]
+    def of(self, *prefixes: str) -> pd.DataFrame:
+        """The cases whose region begins with one of `prefixes`."""
+        return self.cases[self.cases["region"].str.startswith(prefixes)]
 
     @property
     def overhead(self) -> float:

@@ -18,7 +18,8 @@ FEWEST_STEPS = 2
 class Wait:
     """A wait of all ranks: `cost` of its messages in seconds, (ranks,) or one for all; `partners` (ranks, k), or None
     for all ranks; `before` and `inside`: seconds of work (ranks,) on a quiet machine. A draw from the `residuals` (n,)
-    or `residuals_inside` (n,) multiplies the work."""
+    or `residuals_inside` (n,) multiplies the work. `beside` (ranks,): seconds in which messages pass while ranks work,
+    before `cost`."""
 
     name: str
     cost: np.ndarray
@@ -27,6 +28,7 @@ class Wait:
     inside: np.ndarray
     residuals: np.ndarray
     residuals_inside: np.ndarray
+    beside: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def simulate(
             lambda g: waits[g].partners,
             cost=lambda g: waits[g].cost[:, None] * rate + late[g] * (waits[g].cost[:, None] > 0),
             after=lambda start, work, ranks: noise.after(start, work),
+            beside=lambda g: 0.0 if waits[g].beside is None else waits[g].beside[:, None] * rate,
             watch=watch,
         )
         return noise.after(now, drawn(step.tail, step.residuals))

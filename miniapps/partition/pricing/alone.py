@@ -6,15 +6,19 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from kernels.guarantees import meets
+from kernels.wires import PLAIN
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.block_vector import BlockVector
 from miniapps.partition.execution.bound import Added, Moved, Outgoing
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.execution.wires import is_lossy, parted
+from miniapps.partition.planning.early import gradient_sums
 
 
 class Nobody:
@@ -26,7 +30,7 @@ class Nobody:
     def Startall(requests) -> None:
         """Nothing."""
 
-    Waitall = Startall
+    Waitall = Testall = Startall
 
     def Dup(self) -> Nobody:
         """Itself."""
@@ -55,11 +59,16 @@ class Nobody:
 
 
 class Alone:
-    """The `bound` program of `rank` of a mesh, and the exchanges and reductions in which it takes part."""
+    """The `bound` program of `rank` of a mesh, and the exchanges and reductions in which it takes part. `wire`: over
+    which sums of gradients travel."""
 
-    def __init__(self, plan: Plan, mesh: Mesh, rank: int, level: str):
-        self.plan, self.mesh, self.rank = plan, mesh, rank
-        self.bound = bind(plan, mesh, rank, by_block=meets(level, "layout"), merge=level == "layout")
+    def __init__(self, plan: Plan, mesh: Mesh, rank: int, level: str, wire: str = PLAIN):
+        self.wired = gradient_sums(plan) if is_lossy(wire) else frozenset()
+        plan = parted(plan, self.wired)
+        self.plan, self.mesh, self.rank, self.wire = plan, mesh, rank, wire
+        self.bound = bind(
+            plan, mesh, rank, by_block=meets(level, "layout"), merge=level == "layout", apart=self.wired
+        )
         self.place_of = cache(lambda other: Place(plan.axes, mesh, other))
 
     def group(self, axes: Iterable[str]) -> Sequence[int]:
@@ -82,4 +91,12 @@ class Alone:
     def scatter(self, step: Added) -> tuple[Sequence[int], ScatterLayout | None]:
         """The group of a reduction, and the layout of its reduce-scatter, if it is one."""
         group = self.group(step.rows.axes)
+        if self.wired.issuperset(step.operands):
+            return group, None
         return group, scattered(self.plan, step, self.bound.place, self.place_of, group)
+
+    def blocks(self, step: Added) -> BlockVector | None:
+        """The vector in which a reduction travels over the wire; None for others."""
+        if not self.wired.issuperset(step.operands):
+            return None
+        return BlockVector(self.bound.place, [self.plan.values[name].cut for name in step.operands])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernels.wires import PLAIN
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
@@ -26,25 +28,38 @@ from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.totals import reduction
+from miniapps.partition.execution.wires import wired
 from miniapps.partition.pricing.alone import Alone
-from miniapps.partition.pricing.events import Array, Arrived, Event, KernelCall, Moves, Sent, Summed
+from miniapps.partition.pricing.events import Array, Arrived, Event, KernelCall, Moves, Part, Sent, Summed
 from miniapps.partition.rules.manual import MANUAL
 
 META = "meta"
 
 
 def dry_run(
-    plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
+    plan: Plan,
+    mesh: Mesh,
+    rank: int,
+    level: str,
+    threads: int = 1,
+    anywhere: bool = False,
+    wire: str = PLAIN,
 ) -> list[Event]:
     """All events of a step of `rank`, in order. Options as for `execution.run.Program`, whose errors it raises."""
-    return dry_step(plan, mesh, rank, level, threads, anywhere)[0]
+    return dry_step(plan, mesh, rank, level, threads, anywhere, wire)[0]
 
 
 def dry_step(
-    plan: Plan, mesh: Mesh, rank: int, level: str, threads: int = 1, anywhere: bool = False
+    plan: Plan,
+    mesh: Mesh,
+    rank: int,
+    level: str,
+    threads: int = 1,
+    anywhere: bool = False,
+    wire: str = PLAIN,
 ) -> tuple[list[Event], int]:
     """(`dry_run`, the most bytes that values of the step take at once, without its sources)."""
-    alone = Alone(plan, mesh, rank, level)
+    alone = Alone(plan, mesh, rank, level, wire)
     recorder = Recorder()
     kernels = Recorded(level, threads, anywhere, recorder)
 
@@ -52,7 +67,7 @@ def dry_step(
         return Exchanged(recorder, step.node, *alone.exchange(step))
 
     def total(step: Added) -> Sum:
-        return Sum(recorder, step, level, *alone.scatter(step))
+        return Sum(recorder, step, level, *alone.scatter(step), alone.blocks(step), wire)
 
     def relay(step: Outgoing) -> Passed:
         return Passed(recorder, step, rank, alone.peer(step))
@@ -275,19 +290,27 @@ class Recorded(Kernels):
 class Sum:
     """The stand-in of `execution.totals.Total`."""
 
-    def __init__(self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter):
+    def __init__(
+        self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter, blocks, wire: str
+    ):
         self.recorder, self.step, self.scatter = recorder, step, scatter
         n = sum(prod(shape) for shape in step.shapes)
         bounds = None if scatter is None else scatter.bounds
-        described = reduction(level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds)
+        if blocks is None:
+            described = reduction(
+                level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds
+            )
+        else:
+            described = wired(level, blocks.count, wire, blocks.tensors)
         exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
-        self.reducer = True if group or exact else None
+        self.reducer = True if group or exact or blocks is not None else None
         self.count = len(step.rows.numbers) if exact else len(step.rows.subtrees) if self.trees else 1
         self.event = Summed(
             step.node, tuple(group), described.ordering, described.accumulation or "", step.dtype,
-            prod(described.shape), self.count, scatter is not None,
+            prod(described.shape), self.count, scatter is not None, described.wire,
         )  # fmt: skip
+        self.part: Part = "whole"
 
     def packers(self, operand: int) -> list[Callable]:
         """A function for each partial, which copies it."""
@@ -298,9 +321,12 @@ class Sum:
         return [pack] * self.count
 
     def start(self) -> None:
-        """Begin: the event is of the end, where ranks wait."""
+        """Begin."""
+        self.recorder.events.append(replace(self.event, part="start"))
+        self.part = "finish"
 
-    progress = start
+    def progress(self) -> None:
+        """Advance, which takes no event."""
 
     def finish(self) -> list[torch.Tensor]:
         """The totals, without numbers."""
@@ -308,7 +334,7 @@ class Sum:
 
     def total(self) -> list[torch.Tensor]:
         """The totals, without numbers."""
-        self.recorder.events.append(self.event)
+        self.recorder.events.append(replace(self.event, part=self.part))
         shapes = self.step.shapes if self.scatter is None else [shape for shape, _ in self.scatter.parts]
         with self.recorder.silent():
             found = [_empty(shape, self.step.dtype) for shape in shapes]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
+from kernels.wires import PLAIN
 from miniapps.partition.graphs.graph import ITEMSIZE
+
+Part = Literal["whole", "start", "finish"]
 
 
 @dataclass(frozen=True)
@@ -55,19 +59,21 @@ class Moves:
 @dataclass(frozen=True)
 class Sent:
     """An exchange of the `node` among the ranks of `group`, empty if nothing is sent by any: bytes sent to each rank,
-    and bytes that stay on this one. `tag`: of a message between stages, for which no rank waits; else -1."""
+    and bytes that stay on this one. `tag`: of a message between stages, for which no rank waits; else -1. `part`: as of
+    a `miniapps.untrusted.program.Wait`."""
 
     node: str
     group: tuple[int, ...]
     to: tuple[tuple[int, int], ...]
     stays: int
     tag: int = -1
+    part: Part = "whole"
 
 
 @dataclass(frozen=True)
 class Summed:
     """A reduction of the `node` over the ranks of `group`: its ordering, accumulation, elements, and the blocks of this
-    rank; `scatters`: each rank gets only its part."""
+    rank; `scatters`: each rank gets only its part; its `wire`; `part` as of `Sent`."""
 
     node: str
     group: tuple[int, ...]
@@ -77,6 +83,8 @@ class Summed:
     elements: int
     blocks: int
     scatters: bool
+    wire: str = PLAIN
+    part: Part = "whole"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels.allreduce.schedules.block_tree import roots
 from kernels.guarantees import Level, meets
+from kernels.wires import PLAIN
 from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Compute, Plan
@@ -39,6 +40,7 @@ def program_of(
     threads: int = 1,
     anywhere: bool = False,
     recorded: bool = False,
+    wire: str = PLAIN,
 ) -> Program:
     """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
     for `dry_run`, whose errors it raises."""
@@ -51,7 +53,7 @@ def program_of(
         return numbers.setdefault(work, len(numbers)), 1
 
     for ranks in classes_of(plan, mesh, level):
-        events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere)
+        events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere, wire)
         segments, waits = parts_of(mesh, ranks[0], events, numbers)
         weights = weights_of(plan, mesh, ranks[0])
         if recorded:
@@ -133,8 +135,9 @@ def parts_of(
         own.append(event)
         if isinstance(event, Arrived) or (isinstance(event, Sent | Summed) and event.group):
             segments.append(_segment(own, numbers))
-            waits.append(_wait(mesh, rank, event, before[event.node]))
-            before[event.node] += 1
+            began = not isinstance(event, Arrived) and event.part == "finish"  # the last of this node
+            waits.append(_wait(mesh, rank, event, before[event.node] - began))
+            before[event.node] += not began
             own = []
     return [*segments, _segment(own, numbers)], waits
 
@@ -162,17 +165,23 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) ->
         return Wait(f"message {event.tag} of stages", "receive", (STAGE,), nbytes=event.nbytes, offsets=steps)
     name = f"{event.node}{f' ({number + 1})' if number else ''}"
     if isinstance(event, Summed):
-        label = label_of({"ordering": event.ordering, "accumulation": event.accumulation or "working"})
+        held = event.accumulation or "working"
+        label = label_of({"ordering": event.ordering, "accumulation": held, "wire": event.wire})
         return Wait(
             f"sum before {name}", "reduction", _along(mesh, event.group), label, event.elements,
-            ITEMSIZE[event.dtype], max(event.blocks, 1), event.scatters,
+            ITEMSIZE[event.dtype], max(event.blocks, 1), event.scatters, part=event.part,
         )  # fmt: skip
     offsets = tuple(_steps(mesh, rank, peer) for peer, _ in event.to)
     nbytes = sum(n for _, n in event.to)
     if event.tag >= 0:
         return Wait(f"message {event.tag} of stages", "send", (STAGE,), nbytes=nbytes, offsets=offsets)
     return Wait(
-        f"exchange before {name}", "exchange", _along(mesh, event.group), nbytes=nbytes, offsets=offsets
+        f"exchange before {name}",
+        "exchange",
+        _along(mesh, event.group),
+        nbytes=nbytes,
+        offsets=offsets,
+        part=event.part,
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from kernels.guarantees import meets
+from kernels.wires import PLAIN
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
@@ -48,12 +49,13 @@ class Rehearsal:
         inputs: Sequence[torch.Tensor],
         threads: int = 1,
         anywhere: bool = False,
+        wire: str = PLAIN,
     ):
         self.threads = 1 if meets(level, "layout") or anywhere else threads
-        alone, self._clock = Alone(plan, mesh, rank, level), Clock()
+        alone, self._clock = Alone(plan, mesh, rank, level, wire), Clock()
         self._step = _step(alone, level, Clocked(level, threads, anywhere, self._clock), self._clock)
         self.parts = sources(alone, inputs)
-        self.events = dry_run(plan, mesh, rank, level, threads, anywhere)
+        self.events = dry_run(plan, mesh, rank, level, threads, anywhere, wire)
         self.number = 0
 
     @property
@@ -166,9 +168,10 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
     def total(step: Added) -> Total:
         group, scatter = alone.scatter(step)
         about = step.rows, step.combine, step.dtype, step.shapes, step.node
+        more = scatter, alone.wire, alone.blocks(step)
         if not group:
-            return Total(None, level, *about, scatter=scatter)
-        return Total(Nobody(), level, *about, partial(_Unsent, group.index(alone.rank)), scatter)
+            return Total(None, level, *about, None, *more)
+        return Total(Nobody(), level, *about, partial(_Unsent, group.index(alone.rank)), *more)
 
     messages = Relay(Nobody())
 

@@ -4,7 +4,8 @@
 
 A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range, and
 `feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
-without an axis of the mesh one rank along it, without a guarantee none and layout.
+without an axis of the mesh one rank along it, without a guarantee none and layout. `wire=fp8` names lossy wires of
+gradients.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Any
 import numpy as np
 
 from kernels.guarantees import LEVELS, ChoiceError, known
+from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Plan
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
 from miniapps.untrusted.program import mesh_text
 
-GUARANTEE, RANKS = "guarantee", "ranks"
+GUARANTEE, RANKS, WIRE = "guarantee", "ranks", "wire"
 USUAL = ("none", "layout")  # guarantees
 TRIES = 1000  # draws before the ranges count as impossible
 Choices = tuple[Any, ...] | range
@@ -34,13 +37,14 @@ Choices = tuple[Any, ...] | range
 
 @dataclass(frozen=True)
 class Drawn:
-    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee."""
+    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee, with gradients over a wire."""
 
     model: str
     recipe: str
     sizes: Mapping[str, int]
     mesh: Mapping[str, int]
     level: str
+    wire: str = PLAIN
 
     @property
     def ranks(self) -> int:
@@ -49,13 +53,14 @@ class Drawn:
 
     def __str__(self) -> str:
         pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), *self.mesh.items()))
-        return " ".join([self.model, self.recipe, *pairs, f"{GUARANTEE}={self.level}"])
+        wire = [f"{WIRE}={self.wire}"] * (self.wire != PLAIN)
+        return " ".join([self.model, self.recipe, *pairs, f"{GUARANTEE}={self.level}", *wire])
 
 
 @dataclass(frozen=True)
 class Space:
-    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh and guarantees. `following`: sizes
-    that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`."""
+    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh, guarantees and wires. `following`:
+    sizes that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`."""
 
     model: str
     recipes: tuple[str, ...]
@@ -64,6 +69,7 @@ class Space:
     levels: tuple[str, ...]
     following: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     ranks: int = 0
+    wires: tuple[str, ...] = (PLAIN,)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
@@ -80,7 +86,9 @@ class Space:
                 mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
             else:
                 mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
-            drawn = Drawn(self.model, recipe, sizes, mesh, self.levels[rng.integers(len(self.levels))])
+            level = self.levels[rng.integers(len(self.levels))]
+            wire = self.wires[rng.integers(len(self.wires))] if len(self.wires) > 1 else self.wires[0]
+            drawn = Drawn(self.model, recipe, sizes, mesh, level, wire)
             try:
                 require_possible(drawn)
             except (UsageError, ChoiceError, AxisError) as error:
@@ -101,6 +109,7 @@ def space_of(text: str) -> Space:
     sizes: dict[str, Choices] = {}
     mesh: dict[str, Choices] = {}
     levels: tuple[str, ...] = USUAL
+    wires: tuple[str, ...] = (PLAIN,)
     following: dict[str, tuple[int, str]] = {}
     ranks = 0
     for word in words:
@@ -113,6 +122,10 @@ def space_of(text: str) -> Space:
             levels = tuple(value.split("|"))
             for level in levels:
                 known("guarantee in --plan", level, LEVELS)
+        elif key == WIRE:
+            wires = tuple(value.split("|"))
+            for wire in wires:
+                require_wire(wire, "layout")
         elif key == RANKS:
             ranks = number(value, f"--plan {name}: {RANKS}")
         elif key in axes:
@@ -129,7 +142,7 @@ def space_of(text: str) -> Space:
     usual = (
         recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
     )  # others have no price
-    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks)
+    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks, wires)
 
 
 def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
@@ -148,6 +161,7 @@ def require_possible(drawn: Drawn) -> None:
     deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
     carriers = model.RECIPES[drawn.recipe]
     require_blocks(chosen(model, deck, carriers), _mesh(drawn, carriers))
+    require_wire(drawn.wire, drawn.level)
 
 
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:

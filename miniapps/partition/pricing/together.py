@@ -27,4 +27,4 @@ def learner_of(
     whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}
     whole |= {("buffer", key): x for key, x in network.named_buffers()}
     whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
-    return Learner(Program(comm, plan, mesh, drawn.level, threads), whole)
+    return Learner(Program(comm, plan, mesh, drawn.level, threads, wire=drawn.wire), whole)

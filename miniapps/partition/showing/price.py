@@ -16,6 +16,8 @@ from miniapps.partition.showing.explain import table
 from miniapps.system.environment import without_rank
 from miniapps.untrusted.program import Program, to_json
 
+PARTS = ("compute", "overhead", "communication", "overlapped", "waiting")  # of a step
+
 
 def priced(
     programs: Sequence[Program], calibrations: Sequence[str], machine: str | None = None, clock: str = "wall",
@@ -44,7 +46,7 @@ def priced(
 
 def lines_of(document: dict[str, Any], most: int | None = None) -> list[str]:
     """The sentences, a table of the plans, at most the first `most`, and the notes."""
-    heads = ("plan", "guarantee", "ms", "80 % of it", "kernels", "between", "messages", "waiting", "MB",
+    heads = ("plan", "guarantee", "ms", "80 % of it", "kernels", "between", "messages", "overlapped", "waiting", "MB",
              "distinguished")  # fmt: skip
     rows = [
         (
@@ -52,7 +54,7 @@ def lines_of(document: dict[str, Any], most: int | None = None) -> list[str]:
             row["guarantee"],
             _ms(row["p50_s"]),
             f"{_ms(row['p10_s'])} to {_ms(row['p90_s'])}",
-            *(_ms(row[f"{part}_s"]) for part in ("compute", "overhead", "communication", "waiting")),
+            *(_ms(row[f"{part}_s"]) for part in PARTS),
             f"{row['memory_bytes'] / 1e6:,.1f}",
             "yes" if row["told"] else "no",
         )
