@@ -20,6 +20,7 @@ from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES
+from miniapps.partition.planning.early import OFF, OVERLAPS
 from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.runner.config import SEEDS, option, section
 
@@ -121,9 +122,12 @@ class Cuts:
         choices=ATTENTION,
         flag="--attention",
     )
-    overlap: bool = option(
-        False,
-        help="begin sums of gradients while earlier layers still compute; without effect on a pipeline",
+    overlap: str = option(
+        OFF,
+        help="messages that begin as soon as they can, and end where they are needed: off; gradients, the sums of "
+        "gradients; sums, also other sums beside which a product is computed, and gathers of stored parameters; rings, "
+        "also sums of single products, part by part while the next part is computed",
+        choices=OVERLAPS,
         role="method",
         effect="cost",
         flag="--overlap",

@@ -19,6 +19,7 @@ from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.own.losses import LOSSES
+from miniapps.partition.planning.early import OFF, OVERLAPS
 from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.explain import as_text, explain
@@ -333,9 +334,10 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
     one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     one.add_argument(
         "--overlap",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="begin sums of gradients while earlier layers still compute; without effect on a pipeline",
+        choices=OVERLAPS,
+        default=OFF,
+        help="messages that begin as soon as they can: the sums of gradients; also other sums, and gathers of stored "
+        "parameters; also sums of products, part by part (%(default)s)",
     )
 
 

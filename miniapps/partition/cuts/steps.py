@@ -146,18 +146,21 @@ class Compute:
 @dataclass(frozen=True)
 class Reshard:
     """Moves the values `operands` to the cuts of their results, before `node`, the first that needs one of them. All
-    have the same dtype and axes. `kind`: slice, all-gather, all-to-all or permute."""
+    have the same dtype and axes. `kind`: slice, all-gather, all-to-all or permute. `early` as of `Reduce`."""
 
     node: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     kind: str
+    early: bool = False
 
 
 @dataclass(frozen=True)
 class Reduce:
     """Adds partial values over all blocks of `axes`, before `node`, the first that needs one of the totals. `early`: no
-    rank waits for it before a step needs a total."""
+    rank waits for it before a step needs a total. `product`: the values from the result of a product to the only
+    operand, which has the same elements in the same order; it is computed here, in `parts` of its rows, each of which
+    is added while the next is computed."""
 
     node: str
     operands: tuple[str, ...]
@@ -166,6 +169,8 @@ class Reduce:
     combine: str
     dtype: str
     early: bool = False
+    product: tuple[str, ...] = ()
+    parts: int = 1
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from miniapps.partition.execution.bound import (
     Operation,
     Outgoing,
 )
+from miniapps.partition.execution.partners import carriers_among
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Span, Wanted
 from miniapps.partition.graphs.graph import tensors_in
 from miniapps.partition.planning.schedule import steps_of
@@ -53,11 +54,13 @@ def bind(
     merge: bool = True,
     padded: bool = False,
     apart: frozenset[str] = frozenset(),
+    rings: bool = True,
 ) -> Bound:
     """The program of a rank. `merge`: whether partials of blocks may be added by the tree over blocks as soon as they
-    exist, but those of the values `apart`."""
+    exist, but those of the values `apart`. `rings`: whether products may be computed in parts."""
     place = Place(plan.axes, mesh, rank, padded)
-    binder = Binder(plan, place, by_block, merged_values(plan, apart) if by_block and merge else frozenset())
+    merged = merged_values(plan, apart) if by_block and merge else frozenset()
+    binder = Binder(plan, place, by_block, merged, rings)
     for step in steps_of(plan, mesh, rank):
         if isinstance(step, Compute) and step.kernel == SPAN:
             binder.spread(step)
@@ -102,8 +105,9 @@ def merged_values(plan: Plan, apart: frozenset[str] = frozenset()) -> frozenset[
 class Binder:
     """Collects the bound steps."""
 
-    def __init__(self, plan: Plan, place: Place, by_block: bool, merged: frozenset[str]):
+    def __init__(self, plan: Plan, place: Place, by_block: bool, merged: frozenset[str], rings: bool):
         self.plan, self.place, self.by_block, self.merged = plan, place, by_block, merged
+        self.rings = rings
         self.steps: list[BoundStep] = []
         self.halos: dict[tuple[str, Wanted], str] = {}
         sends = (step for step in plan.steps if isinstance(step, Send))
@@ -112,7 +116,7 @@ class Binder:
     def move(self, step: Reshard) -> None:
         """Bind a change of cuts."""
         wanted = tuple(self.plan.values[name].cut for name in step.results)
-        self.steps.append(Moved(step.node, step.operands, step.results, wanted))
+        self.steps.append(Moved(step.node, step.operands, step.results, wanted, step.early))
 
     def spread(self, step: Compute) -> None:
         """Bind a range of a dim that all ranks get."""
@@ -126,6 +130,7 @@ class Binder:
     def add(self, step: Reduce) -> None:
         """Bind a reduction of partial sums."""
         values, place = self.plan.values, self.place
+        product = self.taken(step)
         wanted = []
         for operand, result in zip(step.operands, step.results, strict=True):
             before, after = values[operand].cut, values[result].cut
@@ -142,8 +147,23 @@ class Binder:
                 tuple(wanted),
                 tuple(name in self.merged for name in step.operands),
                 step.early,
+                product,
+                step.parts,
             )
         )
+
+    def taken(self, step: Reduce) -> Operation | None:
+        """The product that a reduction computes in parts, taken from the steps with the views of it; None if it is
+        computed at once, since no other rank adds to it or no row is here."""
+        if not (step.product and self.rings and carriers_among(self.place.mesh, step.axes)):
+            return None
+        if not self.place.shape(self.plan.values[step.product[0]].cut)[0]:
+            return None
+        chain = [
+            each for each in self.steps if isinstance(each, Operation) and each.results[0] in step.product
+        ]
+        self.steps = [each for each in self.steps if not any(each is other for other in chain)]
+        return chain[0]
 
     def pass_on(self, step: Send | Receive) -> None:
         """Bind a message between stages."""

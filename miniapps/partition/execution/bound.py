@@ -13,12 +13,13 @@ from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 @dataclass(frozen=True)
 class Moved:
     """Moves the values `operands` to `results` with the `wanted` places of each dim, some of which other ranks may
-    hold. All values are sent at once and are cut by the same axes."""
+    hold. All values are sent at once and are cut by the same axes. `early` as of `Added`."""
 
     node: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     wanted: tuple[Wanted, ...]
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Operation:
 class Added:
     """Adds partial operands over all blocks of `rows.axes` on all ranks. `shapes`: of the operands; `wanted`: the cut
     of each total, of which this rank keeps its part, None for an unchanged cut; `merged`: whether each operand is a
-    list of sums of subtrees; `early`: it begins here, and ends before the first step that reads a total."""
+    list of sums of subtrees; `early`: it begins here, and ends before the first step that reads a total; `product`: the
+    operation that makes its only operand, in `parts` of its rows (`rings`)."""
 
     node: str
     operands: tuple[str, ...]
@@ -76,6 +78,8 @@ class Added:
     wanted: tuple[Cut | None, ...]
     merged: tuple[bool, ...]
     early: bool = False
+    product: Operation | None = None
+    parts: int = 1
 
 
 @dataclass(frozen=True)

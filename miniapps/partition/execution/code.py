@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from miniapps.partition.cuts.steps import SHAPE
+from miniapps.partition.execution import rings
 from miniapps.partition.execution.blockwise import Blocks, blocks_of
 from miniapps.partition.execution.bound import Added, Bound, Called, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.compute import Kernels
@@ -53,8 +54,8 @@ class Writer:
         self.put, self.constant = self.lines.put, self.lines.constant
         self.drawn: list[str] = []  # names of the functions that draw random numbers
         self.unsigned: set[str] = set()  # variables whose zeros have no sign
-        # Reductions under way, and the names of their `progress`.
-        self.begun: list[tuple[Added, Total, str]] = []
+        # Messages under way: the values that they make, the names of `progress`, and what writes their end.
+        self.begun: list[tuple[tuple[str, ...], list[str], Callable[[], None]]] = []
         self.variables: dict[str, Any] = {}
         self.given = [self.lines.variable() for _ in bound.plan.sources]
         self.variables.update(zip((s.tensor.name for s in bound.plan.sources), self.given, strict=True))
@@ -69,8 +70,7 @@ class Writer:
             else:
                 self.pass_on(step)
             if isinstance(step, Operation) and step.kernel in LONG and step.calls:
-                for _, _, progress in self.begun:
-                    self.put(f"{progress}()", [])
+                self.advance()
             if watch is not None and not isinstance(step, Outgoing):
                 self.watched(step)
 
@@ -308,13 +308,23 @@ class Writer:
     def move(self, step: Moved) -> None:
         """Write a reshard or a halo exchange."""
         exchange = self.moved(step)
+        early = step.early and self.watch is None and exchange.waits
+        ends = exchange.finish if early else exchange
         if self.timed is not None and exchange.nbytes:
             region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted[0]) else "reshard"
-            exchange = self.timed(region, EXCHANGE, exchange, exchange.nbytes)
+            ends = self.timed(region, EXCHANGE, ends, exchange.nbytes)
         uses = [self.variables[name] for name in step.operands]
-        several = self.put(f"{self.constant(exchange, 'm')}({', '.join(uses)})", uses)
-        for k, name in enumerate(step.results):
-            self.variables[name] = self.put(f"{several}[{k}]", [several])
+
+        def end(given: list[str]) -> None:
+            several = self.put(f"{self.constant(ends, 'm')}({', '.join(given)})", given)
+            for k, name in enumerate(step.results):
+                self.variables[name] = self.put(f"{several}[{k}]", [several])
+
+        if not early:
+            end(uses)
+            return
+        self.put(f"{self.constant(exchange.start, 'm')}({', '.join(uses)})", uses)
+        self.begun.append((step.results, [self.constant(exchange.progress, "m")], lambda: end([])))
 
     def pass_on(self, step: Outgoing) -> None:
         """Write a message between stages."""
@@ -335,6 +345,9 @@ class Writer:
 
     def add(self, step: Added) -> None:
         """Write a reduction."""
+        if step.product is not None:
+            rings.write(self, step)
+            return
         total: Total = self.total(step)
         if total.reducer is None:
             self.added(step, total, self.alone(step))
@@ -342,16 +355,23 @@ class Writer:
         self.pack(step, total)
         if step.early and self.watch is None:
             self.put(f"{self.constant(total.start, 't')}()", [])
-            self.begun.append((step, total, self.constant(total.progress, "t")))
+            progress = self.constant(total.progress, "t")
+            ends = lambda: self.added(step, total, self.split(step, total.finish))  # noqa: E731
+            self.begun.append((step.results, [progress], ends))
         else:
             self.added(step, total, self.split(step, total.total))
 
+    def advance(self) -> None:
+        """Write the calls that advance the messages under way."""
+        for _, progress, _ in self.begun:
+            for name in progress:
+                self.put(f"{name}()", [])
+
     def finish(self, names: Sequence[str]) -> None:
-        """Write the ends of those reductions under way that make one of the values `names`."""
-        for each in [each for each in self.begun if not set(each[0].results).isdisjoint(names)]:
+        """Write the ends of those messages under way that make one of the values `names`."""
+        for each in [each for each in self.begun if not set(each[0]).isdisjoint(names)]:
             self.begun.remove(each)
-            step, total, _ = each
-            self.added(step, total, self.split(step, total.finish))
+            each[-1]()
 
     def added(self, step: Added, total: Total, found: list[str]) -> None:
         """Make the variables `found` of totals those of the results, which a rank may keep in part."""
@@ -415,5 +435,5 @@ class Writer:
 
     def text(self, names: Sequence[str]) -> str:
         """The source text of `step(given, number)`, which returns those of the values `names` that this rank has."""
-        self.finish([name for step, *_ in self.begun for name in step.results])
+        self.finish([name for results, *_ in self.begun for name in results])
         return self.lines.text(self.given, [self.variables[name] for name in names])

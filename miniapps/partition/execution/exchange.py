@@ -77,6 +77,7 @@ class Exchange:
         self.dtype = np.dtype(TYPES.get(dtype, dtype))
         self.own = [Copied(place_of(rank), value) for value in values]
         self.messages = None
+        self._begun: list = []  # results that lack what comes, with their memory
         # For each value (begin, end, shape, index in the value's array). An element that is wanted twice is sent once;
         # the second index then maps wanted places to received elements.
         self.packs: list[list[Packed]] = [[] for _ in values]
@@ -112,20 +113,41 @@ class Exchange:
         """Bytes that this rank sends in each exchange."""
         return 0 if self.messages is None else self.messages.nbytes
 
+    @property
+    def waits(self) -> bool:
+        """Whether this rank waits for messages."""
+        return self.messages is not None and bool(self.messages.requests)
+
     def __call__(self, *xs) -> list:
-        messages = self.messages
-        if messages is None:
+        if self.messages is None:
             return [
                 own.view(x) if own.is_view else own(x, self.dtype)[0]
                 for own, x in zip(self.own, xs, strict=True)
             ]
+        self.start(*xs)
+        return self.finish()
+
+    def start(self, *xs) -> None:
+        """Begin an exchange among several ranks, which `finish` ends."""
+        messages = self.messages
+        assert messages is not None
         for x, packs in zip(xs, self.packs, strict=True):
             source = x.numpy().view(self.dtype)
             for begin, end, shape, index in packs:
                 np.copyto(messages.outgoing[begin:end].reshape(shape), source[index])
         if messages.requests:
             messages.start()
-        results = [own(x, self.dtype) for own, x in zip(self.own, xs, strict=True)]
+        self._begun = [own(x, self.dtype) for own, x in zip(self.own, xs, strict=True)]
+
+    def progress(self) -> None:
+        """Advance the exchange that `start` began, without waiting."""
+        if self.messages is not None and self.messages.requests:
+            self.messages.progress()
+
+    def finish(self) -> list:
+        """What a call returns, of the exchange that `start` began."""
+        messages, results, self._begun = self.messages, self._begun, []
+        assert messages is not None
         if messages.requests:
             messages.finish()
             for (_, target), unpacks in zip(results, self.unpacks, strict=True):

@@ -76,8 +76,9 @@ class Program:
         layout = meets(level, "layout")
         torch.set_num_threads(1 if layout or anywhere else threads)
         self.bound = bind(
-            plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded, apart=self.wired
-        )
+            plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded, apart=self.wired,
+            rings=watch is None,
+        )  # fmt: skip
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
         self._comms = self._groups()

@@ -1,20 +1,46 @@
-"""Gradients whose sums begin as soon as their partial sums are complete, and end where a total is needed.
+"""Messages that begin as soon as their operands are complete, and end where a result is needed.
 
-    plan = overlapped(plan)
+    plan = overlapped(plan, "sums")
 
-No MPI, no torch.
+| level | begins early |
+|---|---|
+| `off` | nothing |
+| `gradients` | sums of gradients, in several vectors |
+| `sums` | also all other sums that a long operation can hide, and gathers of stored parameters, in several vectors |
+| `rings` | also the sum of each part of a product, while the next part is computed (Wang et al. 2023, ASPLOS) |
+
+No level changes the hash of the plan: each element is added in the same tree. A product is divided along a dim that it
+does not sum, so no chain of its additions changes either. No MPI, no torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
-from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Step, Value, step_operands, step_results
+from kernels.guarantees import known
+from miniapps.partition.cuts.steps import (
+    BACKWARD,
+    TAIL,
+    Compute,
+    Plan,
+    Reduce,
+    Reshard,
+    Step,
+    Turn,
+    Value,
+    step_operands,
+    step_results,
+)
 
-BUCKETS = 4  # vectors in which the sums of one reduction travel, at most
-LEAST = 1 << 14  # elements of a vector but the last: short ones cost latency and save little
+OFF, GRADIENTS, SUMS, RINGS = OVERLAPS = ("off", "gradients", "sums", "rings")
+BUCKETS = 4  # vectors in which the sums of one reduction travel, and parts of a product, at most
+LEAST = 1 << 14  # elements of a vector or part but the last: short ones cost latency and save little
+LONG = ("matmul", "conv")  # kernels that take long enough to hide messages
+PRODUCT = "aten.mm.default"
+Sent = TypeVar("Sent", Reduce, Reshard)
 
 
 def gradient_sums(plan: Plan, dtype: str = "float32") -> frozenset[str]:
@@ -35,32 +61,48 @@ def gradient_sums(plan: Plan, dtype: str = "float32") -> frozenset[str]:
     return frozenset(found)
 
 
-def overlapped(plan: Plan, buckets: int = BUCKETS, least: int = LEAST) -> Plan:
-    """The plan whose reductions of gradients alone are divided into at most `buckets` vectors of at least `least`
-    elements, in the order in which partial sums are complete; each is `early`. The hash stays. A plan with stages stays
-    as it is, because its ranks execute steps in different orders."""
-    if plan.stages:
+def overlapped(plan: Plan, level: str = GRADIENTS, buckets: int = BUCKETS, least: int = LEAST) -> Plan:
+    """The plan whose messages begin early as `level` says, one of OVERLAPS: in at most `buckets` vectors, or parts of a
+    product, of at least `least` elements, in the order in which partial sums are complete. The hash stays. Raises
+    ChoiceError for an unknown level."""
+    if known("overlap", level, OVERLAPS) == OFF:
         return plan
-    alone = gradient_sums(plan)
-    made = {name: at for at, step in enumerate(plan.steps) for name in step_results(step)}
+    plan = gradients_early(added_soon(plan), buckets, least)
+    if level in (SUMS, RINGS):
+        plan = sums_early(gathers_early(plan, buckets, least))
+    return divided_products(plan, buckets, least) if level == RINGS else plan
+
+
+def made_by(plan: Plan) -> dict[str, int]:
+    """The number of the step that makes each value."""
+    return {name: at for at, step in enumerate(plan.steps) for name in step_results(step)}
+
+
+def placed(plan: Plan, kept: Iterable[tuple[int, Step]], behind: Mapping[int, Sequence[Step]]) -> Plan:
+    """The plan with the steps `kept`, by their number, and others `behind` the step of that number."""
+    before = behind.get(-1, ())
+    return replace(plan, steps=(*before, *(one for at, step in kept for one in (step, *behind.get(at, ())))))
+
+
+def gradients_early(plan: Plan, buckets: int, least: int) -> Plan:
+    """The plan whose reductions of gradients alone are divided, each early."""
+    alone, made = gradient_sums(plan), made_by(plan)
     behind: dict[int, list[Step]] = {}  # early reductions by the step after which they begin
     kept: list[tuple[int, Step]] = []
     for at, step in enumerate(plan.steps):
         if not isinstance(step, Reduce) or not alone.issuperset(step.operands):
             kept.append((at, step))
             continue
-        for begin, bucket in divided(step, made, plan.values, buckets, least):
-            behind.setdefault(begin, []).append(bucket)
-    steps = [one for at, step in kept for one in (step, *behind.get(at, ()))]
-    return replace(plan, steps=tuple(steps))
+        for vector in divided(step, made.__getitem__, plan.values, buckets, least):
+            behind.setdefault(made[vector.operands[-1]], []).append(vector)
+    return placed(plan, kept, behind)
 
 
 def divided(
-    step: Reduce, made: Mapping[str, int], values: Mapping[str, Value], buckets: int, least: int
-) -> list[tuple[int, Reduce]]:
-    """(the number of the step that completes it, an early reduction) for each vector of a reduction; `made`: the number
-    of the step that makes a value."""
-    pairs = sorted(zip(step.operands, step.results, strict=True), key=lambda pair: made[pair[0]])
+    step: Sent, order: Callable[[str], int], values: Mapping[str, Value], buckets: int, least: int
+) -> list[Sent]:
+    """The vectors of a step, each early, with its operands in ascending `order`."""
+    pairs = sorted(zip(step.operands, step.results, strict=True), key=lambda pair: order(pair[0]))
     sizes = [prod(values[operand].shape) for operand, _ in pairs]
     enough = max(least, sum(sizes) / buckets)
     groups: list[list[tuple[str, str]]] = [[]]
@@ -75,6 +117,156 @@ def divided(
     for number, group in enumerate(groups):
         operands, results = zip(*group, strict=True)
         node = f"{step.node}.{number}" if number else step.node  # names in traces, which differ
-        bucket = replace(step, node=node, operands=operands, results=results, early=True)
-        found.append((made[operands[-1]], bucket))
+        found.append(replace(step, node=node, operands=operands, results=results, early=True))
     return found
+
+
+def added_soon(plan: Plan) -> Plan:
+    """The plan of a pipeline whose partial sums over micro-batches are added as soon as their stage has computed them,
+    in the backward pass of the last of these, rather than after all passes."""
+    if not plan.stages:
+        return plan
+    made, tasks = made_by(plan), dict(plan.tasks)
+    behind: dict[int, list[Step]] = {}
+    kept: list[tuple[int, Step]] = []
+    moved: dict[str, int] = {}  # the step behind which each is made now
+    for at, step in enumerate(plan.steps):
+        turns = [turn_of(plan, tasks, name, made) for name in step_operands(step)]
+        if (
+            isinstance(step, Compute)
+            and tasks[step.node][1] == TAIL
+            and all(turn is not None and turn[1] == BACKWARD for turn in turns)
+            and all(plan.stages[name] == plan.stages[step.results[0]] for name in step_operands(step))
+        ):
+            last = max(moved.get(name, made[name]) for name in step_operands(step))
+            tasks[step.node] = max(turn for turn in turns if turn is not None)
+            behind.setdefault(last, []).append(step)
+            moved.update((name, last) for name in step.results)
+        else:
+            kept.append((at, step))
+    return replace(placed(plan, kept, behind), tasks=tasks)
+
+
+def turn_of(plan: Plan, tasks: Mapping[str, Turn], name: str, made: Mapping[str, int]) -> Turn | None:
+    """The micro-batch and pass in which an operation computes a value; None for sources and messages."""
+    step = plan.steps[made[name]] if name in made else None
+    return tasks[step.node] if isinstance(step, Compute) else None
+
+
+def sums_early(plan: Plan) -> Plan:
+    """The plan whose other reductions begin when their operands are complete, if a long operation follows before their
+    results are read. Views of an operand alone are taken along."""
+    made, read, count = made_by(plan), first_read(plan), readers(plan)
+    long = [at for at, step in enumerate(plan.steps) if isinstance(step, Compute) and step.kernel in LONG]
+    behind: dict[int, list[Step]] = {}
+    moved: set[int] = set()
+    for at, step in enumerate(plan.steps):
+        if isinstance(step, Reduce) and not step.early:
+            found = [viewed(plan, name, made, count) for name in step.operands]
+            begin = max(first for first, _ in found)
+            end = min(read.get(name, len(plan.steps)) for name in step.results)
+            if any(begin < other < end for other in long):
+                views = sorted(number for _, numbers in found for number in numbers if number > begin)
+                moved.update((at, *views))
+                behind.setdefault(begin, []).extend(plan.steps[number] for number in views)
+                behind[begin].append(replace(step, early=True))
+    return placed(plan, [(at, step) for at, step in enumerate(plan.steps) if at not in moved], behind)
+
+
+def viewed(plan: Plan, name: str, made: Mapping[str, int], count: Mapping[str, int]) -> tuple[int, list[int]]:
+    """(number of the step that makes the elements of a value, numbers of the steps that only move them, for nothing
+    else)."""
+    views: list[int] = []
+    while True:
+        at = made[name]
+        step = plan.steps[at]
+        operands = step_operands(step)
+        alone = len(operands) == len(step_results(step)) == count[name] == 1 and operands[0] in made
+        if not (isinstance(step, Compute) and step.kernel == "view" and alone):
+            return at, views
+        views.append(at)
+        name = operands[0]
+
+
+def first_read(plan: Plan) -> dict[str, int]:
+    """The number of the first step that reads each value."""
+    found: dict[str, int] = {}
+    for at, step in enumerate(plan.steps):
+        for name in step_operands(step):
+            found.setdefault(name, at)
+    return found
+
+
+def gathers_early(plan: Plan, buckets: int, least: int) -> Plan:
+    """The plan whose gathers of stored parameters begin with the step, in the order in which they are read."""
+    read = first_read(plan)
+    stored = {source.tensor.name for source in plan.sources if source.kind == "parameter"}
+    behind: dict[int, list[Step]] = {}
+    kept: list[tuple[int, Step]] = []
+    for at, step in enumerate(plan.steps):
+        if isinstance(step, Reshard) and step.kind == "all-gather" and stored.issuperset(step.operands):
+            ends = dict(zip(step.operands, step.results, strict=True))
+            vectors = divided(
+                step,
+                lambda name, ends=ends: read.get(ends[name], len(plan.steps)),
+                plan.values,
+                buckets,
+                least,
+            )
+            behind.setdefault(-1, []).extend(vectors)
+        else:
+            kept.append((at, step))
+    return placed(plan, kept, behind)
+
+
+def divided_products(plan: Plan, buckets: int, least: int) -> Plan:
+    """The plan whose sums of one product each are computed and begun in parts of its rows."""
+    steps, alone = list(plan.steps), gradient_sums(plan)
+    made, read = made_by(plan), readers(plan)
+    for at, step in enumerate(steps):
+        if not isinstance(step, Reduce) or len(step.operands) > 1 or step.operands[0] in alone:
+            continue
+        chain = product_of(plan, step.operands[0], made, read)
+        parts = min(buckets, prod(plan.values[step.operands[0]].shape) // least)
+        whole = plan.values[step.operands[0]].cut == plan.values[step.results[0]].cut
+        if chain and parts > 1 and whole:
+            steps[at] = replace(step, early=True, product=chain, parts=parts)
+    return replace(plan, steps=tuple(steps))
+
+
+def readers(plan: Plan) -> dict[str, int]:
+    """How many steps read each value."""
+    found: dict[str, int] = {}
+    for step in plan.steps:
+        for name in step_operands(step):
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def product_of(plan: Plan, name: str, made: Mapping[str, int], read: Mapping[str, int]) -> tuple[str, ...]:
+    """The values from the result of a product of matrices to `name`, of which each but the first has the elements of
+    the one before it in the same order, and nothing else reads them; () if there is no such product."""
+    found = [name]
+    while True:
+        step = plan.steps[made[found[-1]]] if found[-1] in made else None
+        if not isinstance(step, Compute) or read[found[-1]] > 1 or len(step.results) > 1:
+            return ()
+        operands = step_operands(step)
+        if step.target == PRODUCT:
+            return tuple(reversed(found)) if rows_apart(plan, step) else ()
+        if (
+            step.target != "aten.view.default"
+            or plan.values[found[-1]].dtype != plan.values[operands[0]].dtype
+        ):
+            return ()
+        found.append(operands[0])
+
+
+def rows_apart(plan: Plan, step: Compute) -> bool:
+    """Whether a product adds over one axis, the major factor of its summed dim, so that its rows can be computed in
+    parts."""
+    if len(step_operands(step)) < 2 or len(step.over) != 1 or plan.values[step.results[0]].combine != "sum":
+        return False
+    rows, summed = plan.values[step_operands(step)[0]].cut
+    axes = [axis for _, axis in (*summed, *rows)]
+    return axes[0] == step.over[0] and axes.count(axes[0]) == 1

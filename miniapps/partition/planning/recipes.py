@@ -12,7 +12,7 @@ from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
-from miniapps.partition.planning.early import overlapped
+from miniapps.partition.planning.early import OFF, overlapped
 from miniapps.partition.planning.pipeline import staged
 from miniapps.partition.planning.plan import plan
 from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, RING, STEPS
@@ -27,11 +27,11 @@ def plan_of(
     graph: Graph,
     names: Iterable[str],
     fuse: bool = True,
-    overlap: bool = False,
+    overlap: str = OFF,
     attention: str = GATHERED,
 ) -> Plan:
-    """The plan of a step with the axes `names`; `overlap`: sums of gradients begin as soon as they can; `attention`:
-    `gathered` or `ring`. Raises ChoiceError for a ring where no axis cuts keys."""
+    """The plan of a step with the axes `names`; `overlap`: which messages begin early (`early.OVERLAPS`);
+    `attention`: `gathered` or `ring`. Raises ChoiceError for a ring where no axis cuts keys."""
     ring = known("attention", attention, ATTENTION) == RING
     layers = model.layers(deck)
     axes = tuple(
@@ -44,7 +44,7 @@ def plan_of(
             "attention 'ring': no axis cuts the keys of an attention without mask and dropout; choose a recipe that "
             "cuts tokens, such as sp, or attention gathered"
         )
-    return overlapped(found) if overlap else found
+    return overlapped(found, overlap)
 
 
 def micro_batches(deck) -> int:

@@ -183,18 +183,34 @@ class Exchanged:
     nbytes = 0  # of an event of its own
 
     def __init__(self, recorder: Recorder, node: str, real: Exchange, group: Sequence[int]):
-        self.recorder, self.node, self.own = recorder, node, real.own
+        self.recorder, self.node, self.own, self.waits = recorder, node, real.own, real.waits
         sent = {} if real.messages is None else real.messages.sent
         self.group = tuple(group)
         self.sent = tuple((group[peer], nbytes) for peer, nbytes in sent.items())
+        self.begun: list[torch.Tensor] = []
 
     def __call__(self, *xs: torch.Tensor) -> list[torch.Tensor]:
+        return self._made("whole", xs)
+
+    def start(self, *xs: torch.Tensor) -> None:
+        """Begin."""
+        self.begun = self._made("start", xs)
+
+    def progress(self) -> None:
+        """Advance, which takes no event."""
+
+    def finish(self) -> list[torch.Tensor]:
+        """The results, without numbers."""
+        results, self.begun = self.begun, []
+        self.recorder.events.append(Sent(self.node, self.group, self.sent, 0, part="finish"))
+        return results
+
+    def _made(self, part: Part, xs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         with self.recorder.silent():
             results = [_empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
         self.recorder.held.add(results)
-        self.recorder.events.append(
-            Sent(self.node, self.group, self.sent, sum(_array(x).nbytes for x in results))
-        )
+        stays = sum(_array(x).nbytes for x in results)
+        self.recorder.events.append(Sent(self.node, self.group, self.sent, stays, part=part))
         return results
 
 

@@ -161,8 +161,13 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
 
     def exchange(step: Moved) -> Callable:
         real, _ = alone.exchange(step)
-        call = clock.around(real)
-        call.nbytes = 0  # type: ignore[attr-defined]  # of an event of its own
+        call: Any = clock.around(real)
+        call.nbytes, call.waits, call.progress = (
+            0,
+            real.waits,
+            real.progress,
+        )  # bytes are of an event of its own
+        call.start, call.finish = clock.around(real.start), clock.around(real.finish)
         return call
 
     def total(step: Added) -> Total:

@@ -1,4 +1,4 @@
-"""A model with and without early sums of gradients, on meshes: for each a line with a hash of loss, gradients and
+"""A model on meshes, by which messages begin early (OVERLAPS): for each a line with a hash of loss, gradients and
 weights, and the number of its reductions, printed by rank 0.
 
     mpirun -n P python overlapped.py MODEL AXES LEVEL WIRE MESH...
@@ -11,7 +11,7 @@ import sys
 from mpi4py import MPI
 
 from miniapps.partition.execution.run import Program
-from miniapps.partition.planning.early import overlapped
+from miniapps.partition.planning.early import OVERLAPS, overlapped
 from tests.mpi.programs.partition import mesh_of, outcome, problem
 
 BUCKETS = 5
@@ -24,7 +24,8 @@ def main(name, axes, level, wire, *meshes):
         mesh = mesh_of(text)
         some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
         if comm.rank < mesh.size:
-            for how in (plan, overlapped(plan, BUCKETS, least=1)):
+            for overlap in OVERLAPS:
+                how = overlapped(plan, overlap, BUCKETS, least=1)
                 program = Program(some, how, mesh, level, wire=wire)
                 found, _ = outcome(program, whole, true)
                 count = sum(total.reducer is not None for total in program.totals)
