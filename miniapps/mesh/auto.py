@@ -27,7 +27,7 @@ def choose(config: Any, options: Any, size: int) -> None:
     names = list(model.RECIPES) if config.mesh.recipe == AUTO else [config.mesh.recipe]
     asking = Asking(
         config.model.name, config.mesh.calibration, threads=options.threads, anywhere=options.processor == "any",
-        recorded=True,
+        recorded=True, wire=config.training.wire,
     )  # fmt: skip
     found = search(
         model, sizes, names, size, asking, level=options.policy.level, schedule=config.mesh.schedule

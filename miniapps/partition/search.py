@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import require_fits
 from miniapps.partition.cuts.steps import Plan
@@ -33,8 +34,8 @@ FIRST = 8  # candidates of the first round, those with the least operations
 
 @dataclass(frozen=True)
 class Asking:
-    """What `program_of` needs of a run beside plan and mesh: `name` of the model, `threads`, `anywhere` and
-    `recorded`; and the values of the options `calibration`, `machine` and `clock` of prices."""
+    """What `program_of` needs of a run beside plan and mesh: `name` of the model, `threads`, `anywhere`, `recorded` and
+    `wire`; and the values of the options `calibration`, `machine` and `clock` of prices."""
 
     name: str
     calibrations: Sequence[str]
@@ -43,6 +44,7 @@ class Asking:
     threads: int = 1
     anywhere: bool = False
     recorded: bool = False
+    wire: str = PLAIN
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Programs:
             a = self.asking
             self.made[one] = program_of(
                 self.plan(one), one.mesh, one.level, f"{a.name}, {one}", model_flops(self.graph(one)), a.threads,
-                a.anywhere, a.recorded,
+                a.anywhere, a.recorded, a.wire,
             )  # fmt: skip
         return self.made[one]
 
