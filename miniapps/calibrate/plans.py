@@ -1,16 +1,19 @@
 """The plans that a calibration draws: of the partitioned models, and of applications with a module `drawn`.
 
 Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again. Of a step it has
-`program(step, threads)`, what each of its `ranks` does; `rehearsal(step, threads)`, whose `run()` returns the seconds
-of each work of a rank alone, and whose `close()` ends it; `together(comm, step, threads)`, the functions that do a step
-on all ranks and end it.
+`memory(step)`, the bytes that a rank needs; `program(step, threads)`, what each of its `ranks` does;
+`rehearsal(step, threads)`, whose `run()` returns the seconds of each work of a rank alone, and whose `close()` ends it;
+`together(comm, step, threads)`, the functions that do a step on all ranks and end it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from kernels.guarantees import known
 from miniapps import applications
@@ -23,6 +26,14 @@ def drawing(name: str) -> Any | None:
     module = f"miniapps.{name}.drawn"
     there = name in applications.names() and find_spec(module) is not None
     return import_module(module) if there else None
+
+
+def drawn_from(texts: Sequence[str], count: int, seed: int) -> list[tuple[Any | None, Any]]:
+    """(the module that `drawing` returns, a plan) for `count` plans of each text, drawn by `seed`, each plan once."""
+    rng = np.random.default_rng([seed, 2])
+    spaces = [space_of(text) for text in texts]
+    drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(count))
+    return [(drawing(text.split()[0]), space_of(text).draw(rng)) for text in drawn]
 
 
 def space_of(text: str) -> Any:

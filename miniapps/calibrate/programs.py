@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from miniapps.calibrate.cases import Case
-from miniapps.calibrate.plans import drawing, space_of
+from miniapps.calibrate.plans import drawn_from
 from miniapps.learning.optimisers import Adam
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
@@ -43,13 +43,9 @@ ALIKE = 0.05  # difference of shares of a processor
 def program_cases(ctx) -> list[Case]:
     """Cases of drawn plans: a step of each, of rank 0 of its mesh; and of all ranks if they are as many."""
     options = ctx.config.calibrate
-    rng = np.random.default_rng([ctx.seed, 2])
-    spaces = [space_of(text) for text in options.plans]
-    drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(options.programs))
     comm, threads = ctx.comm, ctx.options.threads
     found = []
-    for text in drawn:
-        own, step = drawing(text.split()[0]), space_of(text).draw(rng)
+    for own, step in drawn_from(options.plans, options.programs, ctx.seed):
         found += _cases(step, comm, threads) if own is None else _cases_of(own, step, comm, threads)
     return found
 

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from miniapps.calibrate.config import WHAT
-from miniapps.calibrate.plans import space_of
+from miniapps.calibrate.plans import drawn_from, space_of
 from miniapps.errors import UsageError
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
@@ -35,22 +35,28 @@ def validate(config, options, size: int) -> None:
 
 
 def memory(config, options, size: int) -> Need:
-    """The memory for the arrays of --what memory, and for the arrays of all drawn shapes."""
+    """The memory for the arrays of --what memory, for those of all drawn shapes, and for the largest drawn step of an
+    application."""
     from miniapps.calibrate.bandwidth import ARRAYS, array_bytes
 
     given = config.calibrate
     what = given.what or WHAT
     arrays = ARRAYS * array_bytes(ranks_on_node(size)) if "memory" in what else 0
     kernels = SHAPE * given.shapes * len(given.variants) if "kernels" in what else 0
+    drawn = drawn_from(given.plans, given.programs, options.seed) if "programs" in what else []
+    steps = max((own.memory(step) for own, step in drawn if own is not None), default=0)
 
     def fitting(share: int) -> str:
         others = " ".join(f"--what {name}" for name in WHAT if name in what and name != "memory")
+        if steps > max(kernels, arrays):
+            return "choose smaller sizes in --plan"
         if kernels > arrays:
             return f"choose at most --shapes {max(1, (share - OTHERS) // (SHAPE * len(given.variants)))}"
         return f"leave memory out: {others}" if arrays and others else "start fewer ranks on each node"
 
     options_of = [f"--shapes {given.shapes}"] * bool(kernels) + ["--what memory"] * bool(arrays)
-    return Need(arrays + kernels + OTHERS, ", ".join(options_of) or "calibrate", fitting)
+    options_of += [f"--plan {given.plans[0]}"] * bool(steps)
+    return Need(arrays + kernels + steps + OTHERS, ", ".join(options_of) or "calibrate", fitting)
 
 
 def targets(config, options, size: int) -> Targets:

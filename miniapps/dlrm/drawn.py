@@ -18,6 +18,7 @@ import numpy as np
 from kernels.guarantees import LEVELS, ChoiceError, known
 from miniapps.dlrm.config import DlrmConfig
 from miniapps.dlrm.validate import complete, validate
+from miniapps.dlrm.validate import memory as need
 from miniapps.embeddings.sharding import SHARDINGS
 from miniapps.errors import UsageError
 from miniapps.partition.pricing.space import GUARANTEE, RANKS, TRIES, USUAL, Choices, choices_of, one_of
@@ -127,6 +128,11 @@ def space_of(text: str) -> Space:
 @cache
 def _known_options() -> dict[str, Option]:
     return {option.key: option for option in known_options(DlrmConfig)}
+
+
+def memory(drawn: Drawn) -> int:
+    """Bytes that a rank needs."""
+    return need(*drawn.configured(), drawn.ranks).nbytes
 
 
 def program(drawn: Drawn, threads: int = 1) -> Program:

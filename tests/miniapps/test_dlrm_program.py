@@ -10,10 +10,16 @@ from mpi4py import MPI
 from kernels.guarantees import ChoiceError
 from miniapps.calibrate import APP as CALIBRATE
 from miniapps.calibrate.plans import drawing, space_of
-from miniapps.dlrm import APP
+from miniapps.dlrm import APP, ratings
+from miniapps.dlrm.config import DlrmConfig
+from miniapps.dlrm.program import program_of
+from miniapps.dlrm.ratings import Ratings
+from miniapps.dlrm.validate import complete
+from miniapps.embeddings.bags import Bags
 from miniapps.embeddings.sharding import SHARDINGS
 from miniapps.errors import UsageError
 from miniapps.runner.main import main
+from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program, Work, read_program, to_json
 
 SIZES = "tables=3 rows=300 pooling=2 width=6 batch=64 hidden=8"
@@ -108,6 +114,25 @@ def test_a_program_needs_no_memory_for_tables():
     assert [of.memory[0] > 2**20 * 64 * 4 for of in program.classes] == [True, True]
 
 
+def test_ratings_have_programs_too(monkeypatch):
+    """Bags of several lengths, on two ranks, in place of the real ratings."""
+    rng, count = np.random.default_rng(1), 400
+    lengths = [np.ones(count, np.int32)] * 7 + [rng.integers(1, 4, count).astype(np.int32)]
+    bags = [
+        Bags(each, rng.integers(0, rows, int(each.sum())).astype(np.int32))
+        for each, rows in zip(lengths, ratings.ROWS, strict=True)
+    ]
+    given = Ratings(rng.random((count, 4), np.float32), bags, rng.integers(0, 2, count).astype(np.uint8))
+    monkeypatch.setattr(ratings, "load", lambda directory="": given)
+    config, options = DlrmConfig(), RunOptions(guarantee="layout")
+    config.data.name, config.training.batch, config.embeddings.sharding = "ml-100k", 64, "row"
+    complete(config, options, 2)
+    program = program_of(config, options, 2, "ratings")
+    sent = [{wait.name: wait.nbytes for wait in of.waits} for of in program.classes]
+    assert len(sent) == 2 and all(of["exchange.rows"] >= 4 * 8 * 32 for of in sent)
+    assert any("samples own ml-100k" in work.key for work in program.works)
+
+
 def calibrated(out, plan):
     few = ["--budget", "0", "--what", "programs", "--plan", plan, "--programs", "1"]
     assert application(CALIBRATE, out, *few) == 0
@@ -138,6 +163,17 @@ def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
     wrong = application(APP, tmp_path / "other", *asked, "--save-plan", str(tmp_path / "no" / "plan.json"))
     assert wrong == 1
     assert "--save-plan" in capsys.readouterr().err
+
+
+def test_a_step_that_the_memory_does_not_hold_is_refused_before_it_is_drawn(tmp_path, capsys):
+    large = "dlrm tables=1000 rows=1000000 width=1024 guarantee=none"
+    assert (
+        application(CALIBRATE, tmp_path / "cal", "--what", "programs", "--plan", large, "--programs", "1")
+        == 2
+    )
+    said = capsys.readouterr().err
+    assert "of memory" in said and "choose smaller sizes in --plan" in said
+    assert not (tmp_path / "cal").exists()
 
 
 def test_a_missing_kernel_and_a_wrong_one_are_refused_by_name(tmp_path, capsys):
