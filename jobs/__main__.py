@@ -85,7 +85,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     )  # fmt: skip
     known.add_argument(
         "--calibration", action="append", default=[], metavar="DIR",
-        help="also the predicted times of applications with plans (mesh), before any run of them: a run of "
+        help="also the predicted times of applications with plans (mesh, dlrm), before any run of them: a run of "
         "miniapps.calibrate with --plan; may be repeated",
     )  # fmt: skip
     add_json(subparser)
