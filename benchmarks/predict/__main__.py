@@ -10,6 +10,7 @@
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 | plans | drawn plans of six models on 1, 2 and 4 ranks, priced from kernels and messages, then run |
 | plan-nodes | the same on 4 nodes of namespaces; as root, and only if it is named |
+| ranking | the fastest of all recipes and meshes of 2 and 4 ranks by price, and by a run of each |
 | growth | planning and pricing of 96 layers on 64 to 4,096 devices, s |
 | published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
@@ -27,6 +28,7 @@ from benchmarks.predict.growth import growth
 from benchmarks.predict.nodes import nodes
 from benchmarks.predict.plans import SPACES, plan_nodes, plans
 from benchmarks.predict.published import published
+from benchmarks.predict.ranking import ranking
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
@@ -38,6 +40,7 @@ PARTS = {
     "unseen": unseen,
     "speed": speed,
     "plans": plans,
+    "ranking": ranking,
     "growth": growth,
     "published": published,
     "nodes": nodes,
@@ -62,9 +65,20 @@ def main(argv=None) -> None:
         help="family of the targets; can be repeated",
     )
     parser.add_argument(
-        "--model", action="append", choices=list(SPACES), help="of `plans`; can be repeated (all)"
+        "--model",
+        action="append",
+        choices=list(SPACES),
+        help="of `plans` and `ranking`; can be repeated (all)",
     )
-    parser.add_argument("--ranks", action="append", type=int, help="of `plans`; can be repeated (1, 2, 4)")
+    parser.add_argument(
+        "--ranks",
+        action="append",
+        type=int,
+        help="of `plans` (1, 2, 4) and `ranking` (2, 4); can be repeated",
+    )
+    parser.add_argument(
+        "--sizes", type=int, default=4, help="drawn sizes of each model in `ranking` (default %(default)s)"
+    )
     parser.add_argument("--plans", type=int, default=40, help="drawn plans to price (default %(default)s)")
     parser.add_argument(
         "--programs", type=int, default=32, help="drawn plans to calibrate (default %(default)s)"
