@@ -104,8 +104,8 @@ def measured(texts: Sequence[str], ranks: int) -> dict[str, list[float]]:
 def choice(
     level: str, texts: dict[str, str], prices: dict[str, float], times: dict[str, list[float]]
 ) -> dict:
-    """One choice among the candidates {plan: recipe and mesh} that have a price: what was predicted to be the fastest,
-    and what was."""
+    """One choice among the candidates {plan: recipe and mesh} that have a price: the candidate with the lowest price,
+    and the fastest."""
     from scipy.stats import kendalltau
 
     priced = [text for text in texts if text in prices]
