@@ -27,6 +27,7 @@ MODULES = {
         "batch",
         ("dp", "dp", "dp"),
     ),
+    "Talking": (CLASSES, "batch", ("dp", "dp", "dp")),
     "Tied": (TOKENS, "batch,stored", ("dp", "zero", "dp")),
 }
 SLOW = ("Memory", "dropping", "Perceptron")

@@ -40,7 +40,7 @@ from miniapps.partition.execution.partners import carriers_among
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Span, Wanted
 from miniapps.partition.graphs.graph import tensors_in
 from miniapps.partition.planning.schedule import steps_of
-from miniapps.partition.rules.manual import MANUAL, read_by
+from miniapps.partition.rules.manual import MANUAL, parsed, read_by
 
 POOLED = "partition.pool_max_gradient"
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
@@ -236,7 +236,7 @@ class Binder:
         halos."""
         values, place = self.plan.values, self.place
         over = step.over if self.by_block else ()
-        if self.by_block and step.kernel == MANUAL:
+        if step.kernel == MANUAL and (self.by_block or parsed(str(step.args[1])).along):
             over = tuple(axis.name for axis in self.plan.axes if axis.name in self.axes(step, operands))
         if not step.windows and not present:
             return operands, ()

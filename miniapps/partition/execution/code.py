@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels.guarantees import ChoiceError
 from miniapps.partition.cuts.steps import SHAPE
 from miniapps.partition.execution import rings
 from miniapps.partition.execution.blockwise import Blocks, blocks_of
@@ -26,6 +27,8 @@ from miniapps.partition.execution.lines import Lines
 from miniapps.partition.execution.pieces import cut, filled, joins, narrowed, partial_of
 from miniapps.partition.execution.place import Halo, Part
 from miniapps.partition.execution.totals import Total, tree
+from miniapps.partition.manual.messages import Together
+from miniapps.partition.rules.manual import MANUAL, parsed
 from miniapps.trace.schema import COMPUTE, EXCHANGE
 
 KEPT_BYTES = 1 << 20  # constant tensors up to this size are kept from step to step
@@ -46,8 +49,10 @@ class Writer:
         timed: Callable | None = None,
         seed: int = 0,
         relay: Callable | None = None,
+        between: Callable | None = None,
     ):
         self.relay: Any = relay
+        self.between = between  # the communicator of a manual region with messages
         self.bound, self.kernels, self.watch, self.timed, self.seed = bound, kernels, watch, timed, seed
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
@@ -103,9 +108,15 @@ class Writer:
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
         function = self.kernels.function(step.target, step.kernel, dict(step.kwargs))
+        talks = step.kernel == MANUAL and bool(parsed(str(step.args[1])).along)
+        done = iter(self.together(step, function)) if talks else iter(())
         for call in step.calls:
-            operands = [self.operand(step, call, k) for k in range(len(step.operands))]
-            for r, variable in enumerate(self.called(step, call, operands, function)):
+            if talks:
+                variables = next(done)
+            else:
+                operands = [self.operand(step, call, k) for k in range(len(step.operands))]
+                variables = self.called(step, call, operands, function)
+            for r, variable in enumerate(variables):
                 pieces[r].append((call, variable))
             for r, adder in enumerate(adders):
                 if adder is not None:
@@ -188,6 +199,27 @@ class Writer:
             function = self.timed(f"node.{step.node}", COMPUTE, function, 0)
         text = f"{self.constant(function, 'f')}({', '.join(args)})"
         return self.results(step, self.put(text, operands))
+
+    def together(self, step: Operation, function: Callable) -> list[list[str]]:
+        """Write the calls of a manual region whose blocks send messages; returns the variables of each call's
+        results."""
+        if self.between is None:
+            raise ChoiceError(
+                f"manual region {step.args[0]}: messages inside of a region have no price and no times"
+            )
+        calls, uses = [], []
+        for call in step.calls:
+            operands = [self.operand(step, call, k) for k in range(len(step.operands))]
+            calls.append(self.literal(step.args, operands, call.shape))
+            uses += operands
+        functions = [partial(function, where=call.where) for call in step.calls]
+        lines = [{letter: own[0] for letter, own in call.where} for call in step.calls]
+        along = parsed(str(step.args[1])).along
+        region: Callable = Together(str(step.args[0]), functions, along, lines, self.between(step))
+        if self.timed is not None:
+            region = self.timed(f"node.{step.node}", COMPUTE, region, 0)
+        several = self.put(f"{self.constant(region, 'f')}({', '.join(calls)})", uses)
+        return [self.results(step, self.put(f"{several}[{k}]", [several])) for k in range(len(calls))]
 
     def results(self, step: Operation, variable: str) -> list[str]:
         """The variables of those results of a call that later steps read."""

@@ -130,9 +130,11 @@ class Text:
             for names in columns[-1]:
                 if self.sort(names[0]) == "variable":
                     uses.setdefault(names, []).append(o)
-        kinds = {names: self.kind(of, names) for names in uses}
-        if None in kinds.values():
-            return None
+        kinds: dict[Column, tuple[str, int]] = {}
+        for names in uses:
+            if (found := self.kind(of, names)) is None:
+                return None
+            kinds[names] = found
         counts = Counter(name for names in uses for name in set(names))
         loop = Loop(of, {name for name, n in counts.items() if n > 1})
         carried: dict[int, list[str]] = {}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from miniapps.partition.cuts.axes import axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import SPAN, Compute, Plan, Reduce, Reshard, Step, step_operands
-from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.bound import Added, Moved, Operation
 from miniapps.partition.execution.exchange import Recut
 from miniapps.partition.execution.place import Place, Wanted
 from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.rules.manual import MANUAL, parsed, read_by
 
 
 def carriers_among(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
@@ -28,9 +29,24 @@ def axes_along(plan: Plan, step: Step) -> list[tuple[str, ...]]:
         return [axes_of(plan.values[step.operands[0]].cut)]
     if isinstance(step, Compute) and step.kernel == SPAN:
         return [axes_of(plan.values[step_operands(step)[0]].cut)]
+    if isinstance(step, Compute) and step.kernel == MANUAL:
+        return [axes_between(plan, step)]
     if isinstance(step, Compute):
         return [axes_of(plan.values[window.operand].cut) for window in step.windows]
     return []
+
+
+def axes_between(plan: Plan, step: Compute | Operation) -> tuple[str, ...]:
+    """The axes that cut the letters along which a manual region sends."""
+    along, operands = (
+        parsed(str(step.args[1])).along,
+        step.operands if isinstance(step, Operation) else step_operands(step),
+    )
+    found: dict[str, None] = {}
+    for letters, name in zip(read_by(step.target, step.args), operands, strict=False):
+        for letter, dim in zip(letters, plan.values[name].cut, strict=True):
+            found |= dict.fromkeys(axes_of((dim,)) if letter in along else ())
+    return tuple(axis.name for axis in plan.axes if axis.name in found)
 
 
 def is_held(plan: Plan, step: Moved) -> bool:

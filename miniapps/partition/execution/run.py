@@ -33,7 +33,14 @@ from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.given import constant_of, part_of
-from miniapps.partition.execution.partners import axes_along, carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.partners import (
+    axes_along,
+    axes_between,
+    carriers_among,
+    is_held,
+    recuts,
+    scattered,
+)
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
@@ -96,6 +103,7 @@ class Program:
             timed,
             seed,
             self.relay,
+            lambda step: self._among(axes_between(plan, step))[0],
         )
         self.gradients, self.updates = self.bound.gradients, self.bound.updates
         self.text = writer.text(self.bound.leaving)

@@ -11,6 +11,9 @@ must compute each place along a letter without the others. Without a plan it is 
 plan it is called on the shard of a rank or, under `layout` and `exact`, on one block after the other, so that its bits
 do not follow the mesh. The backward pass calls it again and differentiates it; gradients of tensors without a letter
 are summed over its blocks, like all partial sums (GSPMD's manual subgroups, arXiv 2105.04663; jax's shard_map).
+
+With `along="n"` the function may send messages between blocks of n: `where.psum`, `where.all_gather` and
+`where.ppermute` (`manual.messages`).
 """
 
 from __future__ import annotations
@@ -24,17 +27,19 @@ import numpy as np
 
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
-from miniapps.partition.rules.manual import Spec, parsed
+from miniapps.partition.manual.messages import OneBlock, Seat, Where
+from miniapps.partition.rules.manual import ALONG, Spec, parsed
 
-Where = Mapping[str, np.ndarray]  # the places along each letter, int64
 Places = tuple[tuple[str, tuple[int, ...]], ...]  # the same in a plan
 _functions: dict[str, Callable[..., Any]] = {}
 capturing: ContextVar[bool] = ContextVar("capturing", default=False)  # whether an export traces a module
 
 
-def manual(spec: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def manual(spec: str, along: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorates a function of (where, tensors ...) that returns a tensor or a tuple of tensors; the result is called
-    with the tensors. Raises ChoiceError for a spec that is none."""
+    with the tensors. `along`: letters along which the function sends messages, by `where.psum`, `where.all_gather` and
+    `where.ppermute`. Raises ChoiceError for a spec that is none."""
+    spec += f" {ALONG} {along}" if along else ""
     parsed(spec)
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,7 +62,9 @@ def manual(spec: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorated
 
 
-def forward(key: str, spec: str, tensors: Sequence[Any], where: Places | None = None) -> list[Any]:
+def forward(
+    key: str, spec: str, tensors: Sequence[Any], where: Places | None = None, at: Seat | None = None
+) -> list[Any]:
     """The results of a region on shards at the places `where`. Raises ChoiceError if their number or dims are not those
     of the spec."""
     function = _functions.get(key)
@@ -66,8 +73,8 @@ def forward(key: str, spec: str, tensors: Sequence[Any], where: Places | None = 
             f"manual region {key}: this process has not imported it; import its module on every rank"
         )
     known = parsed(spec)
-    places = whole(known, tensors) if where is None else {letter: np.array(at) for letter, at in where}
-    found = function(places, *tensors)
+    places = whole(known, tensors) if where is None else {letter: np.array(own) for letter, own in where}
+    found = function(Where(places, at or OneBlock(known.along)), *tensors)
     results = list(found) if isinstance(found, tuple | list) else [found]
     dims = [getattr(each, "ndim", None) for each in results]
     wanted = [len(letters) for letters in known.results]
@@ -79,14 +86,19 @@ def forward(key: str, spec: str, tensors: Sequence[Any], where: Places | None = 
 
 
 def backward(
-    key: str, spec: str, gradients: Sequence[Any], tensors: Sequence[Any], where: Places | None = None
+    key: str,
+    spec: str,
+    gradients: Sequence[Any],
+    tensors: Sequence[Any],
+    where: Places | None = None,
+    at: Seat | None = None,
 ) -> list[Any]:
     """The gradients of the tensors of a region, zeros for tensors without one, by calling it again."""
     import torch
 
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in tensors]
-        results = forward(key, spec, leaves, where)
+        results = forward(key, spec, leaves, where, at)
         learned = [x for x in leaves if x.requires_grad]
         pairs = [(y, g) for y, g in zip(results, gradients, strict=True) if y.requires_grad]
         found = torch.autograd.grad([y for y, _ in pairs], learned, [g for _, g in pairs], allow_unused=True)
@@ -94,7 +106,7 @@ def backward(
     return [torch.zeros_like(x) if (g := by_leaf.get(id(x))) is None else g for x in leaves]
 
 
-def whole(spec: Spec, tensors: Sequence[Any]) -> Where:
+def whole(spec: Spec, tensors: Sequence[Any]) -> Mapping[str, np.ndarray]:
     """All places along each letter."""
     return {
         letter: np.arange(n)

@@ -13,21 +13,24 @@ from miniapps.partition.rules.factors import CONTRACTING, Rule, labelled
 
 MANUAL = "manual"  # the kernel
 NAMES = (MANUAL, "manual_backward")
+ALONG = "along"  # before the letters of messages, in a spec
 WHY = "a dot in the spec of a manual region"
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The letters of the dims of operands and results; "." for a dim that is whole."""
+    """The letters of the dims of operands and results; "." for a dim that is whole. `along`: letters of messages."""
 
     operands: tuple[str, ...]
     results: tuple[str, ...]
+    along: str = ""
 
 
 @cache
 def parsed(text: str) -> Spec:
-    """The spec `n., .. -> n.`. Raises ChoiceError."""
-    read, arrow, made = text.partition("->")
+    """The spec `n., .. -> n.`, or `n., .. -> n. along n`. Raises ChoiceError."""
+    shapes, _, along = text.partition(f" {ALONG} ")
+    read, arrow, made = shapes.partition("->")
     sides = tuple(tuple(part.strip() for part in side.split(",")) for side in (read, made))
     letters = [letter for side in sides for part in side for letter in part]
     known = {letter for part in sides[0] for letter in part}
@@ -37,7 +40,12 @@ def parsed(text: str) -> Spec:
         raise ChoiceError(f"spec {text!r}: a tensor has a letter once; use another letter or a dot")
     if missing := {letter for part in sides[1] for letter in part} - known - {"."}:
         raise ChoiceError(f"spec {text!r}: {', '.join(sorted(missing))} is in a result and in no operand")
-    return Spec(*sides)
+    if missing := set(along) - known | set(along) & {"."}:
+        raise ChoiceError(
+            f"spec {shapes!r}, along {along!r}: {', '.join(sorted(missing))} is no letter of an operand; write "
+            "letters of dims that may be cut"
+        )
+    return Spec(*sides, along)
 
 
 def read_by(target: str, args: Sequence[object]) -> tuple[str, ...]:

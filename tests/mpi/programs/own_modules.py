@@ -231,6 +231,26 @@ def halves(where, x, weight):
     return x @ weight, x * torch.from_numpy(where["h"]).to(x)
 
 
+@manual("n., .. -> n.", along="n")
+def mixed(where, x, weight):
+    """Rows less their mean over all blocks, mixed with all rows."""
+    centred = x - where.psum(x.sum(0), "n") / 6
+    rows = where.all_gather(centred @ weight, "n")
+    return torch.softmax(centred @ rows.T, 1) @ rows
+
+
+class Talking(nn.Module):
+    """A manual region whose blocks send messages, between layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 4)
+        self.w = nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
+
+    def forward(self, x):
+        return self.b(mixed(self.a(x), self.w))
+
+
 class Regional(nn.Module):
     """Two manual regions between layers."""
 

@@ -62,8 +62,10 @@ def blocks(work: Smaller, k: str, v: str, starts: tuple[int, ...]) -> Iterator[t
     shape = work.shape(k)
     for begin, end in pairwise((*starts, shape[2])):
         block = (*shape[:2], end - begin, shape[3])
-        each = work.several("block", "partition.span", ((k, v), 2, begin, end), [block, block], work.dtype(k))
-        yield begin, *each
+        keys, values = work.several(
+            "block", "partition.span", ((k, v), 2, begin, end), [block, block], work.dtype(k)
+        )
+        yield begin, keys, values
 
 
 def forwards(work: Smaller, node: Node, cuts: Cuts, starts: tuple[int, ...], how: tuple) -> None:
