@@ -36,8 +36,9 @@ class Rehearsal:
         self._number = STEP
         self._known: dict[
             bool, list[Work]
-        ] = {}  # the works of the first step of each kind, which name all later ones
+        ] = {}  # works by `fine`, of the first steps: they name all later ones
         self._turn(False)
+        self._rest = between(own_calls(self._watch.events), self._watch.sent)
         self._turn(True)
 
     def run(self) -> dict[Work, float]:
@@ -51,7 +52,7 @@ class Rehearsal:
             by[work].append(each)
         middle = np.median([fine[0] for _, fine in turns], axis=0)
         self._add_network(by, middle, float(np.median(networks)))
-        by[self._rest].append(min(rests))
+        by[self._rest].append(float(np.median(rests)))
         by[self._tables()].append(self._recorded())
         return {work: max(float(np.mean(each)), SHORTEST_S) for work, each in by.items()}
 
@@ -65,8 +66,6 @@ class Rehearsal:
         works = [event for event in watch.events if isinstance(event, Work)]
         self._known.setdefault(fine, works)
         network = sum(watch.network)
-        if not fine and not hasattr(self, "_rest"):
-            self._rest = between(own_calls(watch.events), watch.sent)
         return np.array(watch.seconds), network, watch.whole - sum(watch.seconds) - network, watch.share
 
     def _add_network(self, by: dict[Work, list[float]], seconds: np.ndarray, network: float) -> None:
