@@ -1,5 +1,6 @@
 """The program of a step of DLRM says exactly what a traced run looks up, sends and adds, whatever the sharding."""
 
+import json
 from math import prod
 
 import numpy as np
@@ -94,3 +95,33 @@ def test_the_other_library_sends_the_same(tmp_path):
     )
     launched(3, "--out", str(tmp_path / "run"), library="openmpi")
     assert compared(read_program(tmp_path / "plan.json"), tmp_path / "run", 3) >= 15
+
+
+def test_two_ranks_calibrate_their_own_steps_and_a_plan_of_two_is_priced(tmp_path, capsys):
+    from analysis.__main__ import main
+
+    sizes = "dlrm row tables=3 rows=200..300 pooling=2 width=6 batch=64 hidden=8 ranks=2 guarantee=none"
+    what = ["--what", "programs", "--what", "collectives", "--reduction", "library"]
+    argv = [
+        "-m",
+        "miniapps.calibrate",
+        "--budget",
+        "0",
+        *what,
+        "--plan",
+        sizes,
+        "--programs",
+        "2",
+        "--no-progress",
+    ]
+    run = on_ranks(2, [*argv, "--out", str(tmp_path / "cal")], timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    names = read(tmp_path / "cal" / rank_file(0)).names
+    assert sum(name.startswith("step dlrm row") for name in names) == 2
+    launched(
+        2, "--sharding", "row", "--save-plan", str(tmp_path / "plan.json"), "--out", str(tmp_path / "saved")
+    )
+    assert main(["price", str(tmp_path / "plan.json"), "--calibration", str(tmp_path / "cal"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tables"]["plans"]
+    assert row["ranks"] == 2 and row["communication_s"] > 0 and row["overhead_s"] == 0
+    assert row["compute_s"] > 0 and row["memory_bytes"] > 3 * 200 * 6 * 2
