@@ -88,6 +88,11 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         help="also the predicted times of applications with plans (mesh, dlrm), before any run of them: a run of "
         "miniapps.calibrate with --plan; may be repeated",
     )  # fmt: skip
+    subparser.add_argument(
+        "--machine", metavar="FILE",
+        help="the same times on a machine that was not measured: a TOML file, see fpna price; of devices, or with "
+        "--calibration",
+    )  # fmt: skip
     add_json(subparser)
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
@@ -181,10 +186,12 @@ def show_plan(options: argparse.Namespace) -> int:
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
     predicted = None
+    if options.predictions is not None and options.machine:
+        raise CampaignError("--machine: prices plans, and --predictions has times already; give one of them")
     if options.predictions is not None:
         predicted = predictions(planned, options.predictions)
-    elif options.calibration:
-        predicted = prices(planned, options.calibration)
+    elif options.calibration or options.machine:
+        predicted = prices(planned, options.calibration, options.machine)
     if options.json:
         say(json_text(as_json.plan_document(planned, standings, predicted)))
     else:

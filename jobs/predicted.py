@@ -105,12 +105,16 @@ def predictions(plan: Plan, path: Path) -> Predicted:
     return Predicted(by_task, f"predicted: medians per step and 80 % intervals of {some}; from {words}{by}")
 
 
-def prices(plan: Plan, calibrations: Sequence[str]) -> Predicted:
-    """The prices of the plans of tasks by these calibrations, in wall time. Nothing of the campaign runs: applications
+def prices(plan: Plan, calibrations: Sequence[str], machine: str | None = None) -> Predicted:
+    """The prices of the plans of tasks by these calibrations, or on the `machine` that a file describes, in wall time.
+    Nothing of the campaign runs: applications
     say what each rank does in a step, and `python -m analysis price` prices it. Tasks that differ only in seed and
-    allocation have one price. Raises CampaignError if a calibration cannot be used, or prices no plan."""
+    allocation have one price. Raises CampaignError if a calibration or the machine cannot be used, or prices no
+    plan."""
     from miniapps.partition.showing.price import priced
 
+    given = [f"--calibration {path}" for path in calibrations] + [f"--machine {machine}"] * bool(machine)
+    by = " ".join([*calibrations, *[machine] * bool(machine)])
     alike: dict[tuple, list[Task]] = {}
     for task in plan.tasks:
         alike.setdefault(task.configuration, []).append(task)
@@ -134,20 +138,20 @@ def prices(plan: Plan, calibrations: Sequence[str]) -> Predicted:
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory, "ledger.jsonl")
             try:
-                tables = priced(numbered, calibrations, ledger=str(file))["tables"]
+                tables = priced(numbered, calibrations, machine, ledger=str(file))["tables"]
             except UsageError as error:
-                raise CampaignError(f"--calibration {' '.join(calibrations)}: {error}") from None
+                raise CampaignError(f"{' '.join(given)}: {error}") from None
             rows = read_ledger(file).rows
         for told, row in zip(tables["plans"], rows, strict=True):
             _, count, tasks = programs[int(told["title"])]
-            source = f"a plan, priced by {' '.join(calibrations)}"
+            source = f"a plan, priced by {by}"
             by_task |= {task.id: (row.prediction, source) for task in tasks}
             steps |= {task.id: count * task.repeats for task in tasks}
         for told in tables["unpriced"]:
             unpriced |= {task.id: (NO_PRICE, told["reason"]) for task in programs[int(told["title"])][-1]}
     words = [
         f"predicted: medians per step and 80 % intervals of {len(by_task)} of {len(plan.tasks)} tasks, wall time, from "
-        f"their plans, without a run, priced by {' '.join(calibrations)}; in all: the median for the steps of all "
+        f"their plans, without a run, priced by {by}; in all: the median for the steps of all "
         "repeats, without start, evaluations and files"
     ]
     words += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from miniapps.untrusted.prediction import PERCENTS
 
 if TYPE_CHECKING:
     from analysis.predict.plans.price import Priced
+    from analysis.predict.reading.calibration import Calibration
+    from miniapps.untrusted.program import Program
 
 SUMMARY = "how long a step of a plan over a mesh will take, before any run of it, and where its time goes"
 DETAIL = """\
@@ -88,6 +91,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--machine", action="append", default=[], metavar="FILE",
         help="a machine that was not measured, a TOML file: cores, latency and bandwidth, or devices and links",
     )  # fmt: skip
+    parser.add_argument(
+        "--any-machine", action="store_true",
+        help="take a calibration of another machine or software than that of the run that saved a plan, and mark it",
+    )  # fmt: skip
     add_replays(parser)
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
     add_anchor(parser)
@@ -122,7 +129,12 @@ def run(options: argparse.Namespace) -> Answer:
             "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
             "'MODEL RECIPE SIZE=LOW..HIGH', or describe devices in a file (--machine)"
         )
-    prices = Prices(calibrations_of(options.calibration), machines[0] if machines else None)
+    calibrations = calibrations_of(options.calibration)
+    wrong = {
+        path: on_other_machines(calibrations, path, program, options.any_machine)
+        for path, program in programs
+    }
+    prices = Prices(calibrations, machines[0] if machines else None)
     found, unpriced = [], []
     for path, program in programs:
         try:
@@ -130,6 +142,7 @@ def run(options: argparse.Namespace) -> Answer:
         except Unreachable as error:
             unpriced.append((path, program.title, str(error)))
             continue
+        priced = replace(priced, extrapolated=(*priced.extrapolated, *wrong[path]))
         found.append((float(np.median(priced.samples)), path, priced))
     if not found:
         raise Usage(unpriced[0][-1])
@@ -203,6 +216,22 @@ def run(options: argparse.Namespace) -> Answer:
         else []
     )
     return Answer(None, tables, shown, notes, files=files)
+
+
+def on_other_machines(
+    calibrations: Sequence[Calibration], path: str, program: Program, any_machine: bool
+) -> list[str]:
+    """How the machines of calibrations differ from that of the run that saved a plan, in words; nothing for a plan that
+    no run saved. Raises Usage without `any_machine`."""
+    from analysis.predict.reading.calibration import elsewhere, of_another
+
+    marks: dict[str, None] = {}
+    for calibration in calibrations if program.environment else ():
+        wrong = elsewhere(calibration, program.environment)
+        if wrong and not any_machine:
+            raise Usage(of_another(calibration, path, wrong))
+        marks |= dict.fromkeys(f"the calibration is of another machine or software: {each}" for each in wrong)
+    return list(marks)
 
 
 def said(first: Priced, rows: Sequence[tuple], clock: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -89,7 +89,8 @@ class Ranks(Struct, frozen=True):
 
 class Program(Struct, frozen=True):
     """A step of a plan on a mesh of ranks, the last axis fastest. `app`, `problem` and `method` are those of the runs
-    that do it, empty if no application was asked; `model_flops`: operations of the model on one device."""
+    that do it, empty if no application was asked; `model_flops`: operations of the model on one device; `environment`:
+    machine and software of the run that saved it, as in traces, empty if no run did."""
 
     title: Name
     mesh: dict[Name, Annotated[int, Meta(ge=1, le=RANKS_MOST)]]
@@ -101,6 +102,7 @@ class Program(Struct, frozen=True):
     app: str = ""
     problem: str = ""
     method: str = ""
+    environment: dict[str, Any] = {}
     format: Literal["fpna-program"] = "fpna-program"
     schema: Literal[1] = 1
 

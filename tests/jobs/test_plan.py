@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from mpi4py import MPI
 
@@ -248,7 +249,25 @@ def test_the_plan_of_a_task_is_the_one_that_its_run_saves(tmp_path):
     saved = tmp_path / "plan.json"
     own = miniapps.applications.app("mesh")
     application(own, tmp_path / "saved", *task.arguments, "--save-plan", str(saved))
-    assert applications.step_of("mesh", task.arguments, 1) == (read_program(saved), 7)
+    program = read_program(saved)
+    assert program.environment["cores"] >= 1
+    assert applications.step_of("mesh", task.arguments, 1) == (
+        msgspec.structs.replace(program, environment={}),
+        7,
+    )
+
+
+def test_tasks_are_priced_on_a_machine_that_is_not_here(tmp_path, capsys):
+    machine = str(Path(jobs.__file__).parents[1] / "benchmarks" / "machines" / "a100.toml")
+    workload = of(tmp_path, TRAINED.replace("\\\n", ""))
+    known = prices(workload, [], machine)
+    assert ("mesh", 2) in {(task.app, task.ranks) for task in workload.tasks if task.id in known.by_task}
+    assert f"priced by {machine}" in known.words
+    with pytest.raises(CampaignError, match=r"--machine .*nowhere"):
+        prices(workload, [], str(tmp_path / "nowhere.toml"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", str(workload.campaign.path), "--machine", machine, "--predictions", "x"])
+    assert "give one of them" in capsys.readouterr().err
 
 
 def test_a_job_asks_for_the_ranks_that_its_tasks_need(tmp_path):

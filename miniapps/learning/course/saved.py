@@ -14,12 +14,12 @@ from miniapps.untrusted.program import Program, to_json
 
 
 def saved(ctx, path: str, program: Callable[[], Program]) -> Outcome:
-    """Writes the program of a step to `path`, on rank 0, with the app, problem and method of the run. Raises RunError
-    if there is none, or if the file cannot be written. Collective."""
+    """Writes the program of a step to `path`, on rank 0, with the app, problem, method and environment of the run.
+    Raises RunError if there is none, or if the file cannot be written. Collective."""
     trouble = None
     if ctx.rank == 0:
         told = ctx.attributes
-        known = {"app": told["app"], "problem": told["problem"], "method": method_hash(told)}
+        known = {key: told[key] for key in ("app", "problem", "environment")} | {"method": method_hash(told)}
         try:
             Path(path).write_bytes(to_json(msgspec.structs.replace(program(), **known)))
         except OSError as error:

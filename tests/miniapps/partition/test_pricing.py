@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from mpi4py import MPI
+from msgspec.structs import replace
 
 from analysis.predict.reading.calibration import read_calibration
 from kernels.guarantees import ChoiceError
@@ -222,8 +223,15 @@ def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
     assert "no run was behind the prediction" in document["sentences"][0]
     (target,) = document["tables"]["targets"]
     assert target["app"] == "mesh" and target["runs"] == 1
+    program, moved = read_program(saved), tmp_path / "moved.json"
+    moved.write_bytes(to_json(replace(program, environment=program.environment | {"cpu": "another"})))
+    elsewhere = ["price", str(moved), "--calibration", str(tmp_path / "cal")]
+    assert analyse(elsewhere) == 2
+    assert "calibrated on another machine or version" in capsys.readouterr().err
+    assert analyse([*elsewhere, "--any-machine", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tables"]["plans"]
+    assert "of another machine or software: cpu" in row["extrapolated"]
     other = [word if word != "16" else "32" for word in asked]
-    assert to_json(read_program(saved))
     wrong = application(MESH, tmp_path / "other", *other, "--save-plan", str(tmp_path / "no" / "plan.json"))
     assert wrong == 1
     assert "--save-plan" in capsys.readouterr().err
