@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
+from benchmarks.apps.partition import COMMUNICATING, COMPUTING
 from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
 from jobs.cluster.traffic import HEADERS
@@ -32,12 +33,14 @@ from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.models import model as model_of
-from miniapps.partition.planning.early import overlapped
+from miniapps.partition.planning.early import OFF, OVERLAPS, overlapped
 from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
 from miniapps.partition.pricing.pipeline import pipeline_of
+from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.showing.explain import explain
 from miniapps.trace.schema import WAIT
 
+LEVELS = ("none", "layout")  # of the part overlap
 PRODUCTS = ("own", "torch")  # whose products at 512^3 give the rate of a core
 
 SETTLED_S = 0.2  # until all sent bytes have left the node
@@ -59,11 +62,11 @@ class Case:
         self.mesh = parse(mesh, carried, comm.size)
 
     def learner(
-        self, level: str, mesh: Mesh | None = None, timed=None, early: bool = False
+        self, level: str, mesh: Mesh | None = None, timed=None, overlap: str = OFF
     ) -> tuple[Program, Learner]:
         """The program of a rank under a guarantee, and the learner that runs its steps; options as for `Program`.
-        `early`: sums of gradients begin early."""
-        plan = overlapped(self.plan) if early else self.plan
+        `overlap`: which messages begin early."""
+        plan = overlapped(self.plan, overlap)
         whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
         whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
         whole |= {("input", str(k)): x for k, x in enumerate(split(self.inputs, self.parts))}
@@ -155,9 +158,10 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
 
 
 def early(case: Case, rounds: int, quiet: bool) -> dict:
-    """Seconds by the clock of a step with and without early sums of gradients, under `run` and `layout`, and of its
-    reductions alone, in turn."""
+    """Seconds by the clock, in turn and under each of LEVELS, of a step by the messages that begin early; of its
+    computation on all ranks, whose messages nobody sends; and of its reductions and exchanges alone."""
     comm, ways, programs = case.comm, {}, []
+    inputs = split(case.inputs, case.parts)
 
     def measured(call):
         def wall():
@@ -169,18 +173,32 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
 
         return wall
 
-    for level in ("run", "layout"):
-        for way, begins in (("one after the other", False), ("overlapped", True)):
-            program, learner = case.learner(level, early=begins)
+    for level in LEVELS:
+        for overlap in OVERLAPS:
+            program, learner = case.learner(level, overlap=overlap)
             programs.append(program)
-            ways[f"{level}, {way}"] = measured(lambda program=program, values=learner.values: program(values))
-        sums = [total.total for total in programs[-2].totals if total.nbytes]
-        ways[f"{level}, communicating"] = measured(lambda sums=sums: [each() for each in sums])
+            ways[f"{level}, {overlap}"] = measured(
+                lambda program=program, values=learner.values: program(values)
+            )
+            if overlap == OFF:
+                sums = [total.total for total in program.totals if total.nbytes]
+                moves = [exchange.messages for exchange in program.exchanges if exchange.waits]
+        alone = Rehearsal(case.plan, case.mesh, comm.rank, level, inputs)
+        ways[f"{level}, {COMPUTING}"] = measured(alone.run)
+        ways[f"{level}, {COMMUNICATING}"] = measured(lambda sums=sums, moves=moves: sent_alone(sums, moves))
     found = in_turn(ways, rounds, quiet)
-    count = sum(bool(total.nbytes) for total in programs[-1].totals)
     for program in programs:
         program.free()
-    return {"wall": found, "reductions": count}
+    return {"wall": found}
+
+
+def sent_alone(sums, moves) -> None:
+    """All reductions and exchanges of a step, one after the other."""
+    for total in sums:
+        total()
+    for messages in moves:
+        messages.start()
+        messages.finish()
 
 
 def crossed(case: Case, steps: int, quiet: bool) -> dict:
