@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from kernels.guarantees import LEVELS, known, meets
@@ -44,7 +45,7 @@ from miniapps.partition.execution.partners import (
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
-from miniapps.partition.execution.wires import is_lossy, parted
+from miniapps.partition.execution.wires import feeds_back, is_lossy, parted
 from miniapps.partition.planning.early import gradient_sums
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
@@ -156,6 +157,19 @@ class Program:
         self.relay.finish()
         n = len(self.gradients)
         return loss, rest[:n], rest[n:]
+
+    def lost(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The encoding errors that a wire with feedback keeps, (contributions, total) of each reduction that has it;
+        of others none. Collective."""
+        return [total.reducer.lost() for total in self._feeding()]
+
+    def restore_lost(self, kept: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Continue from the errors of `lost`."""
+        for total, (contributions, of_total) in zip(self._feeding(), kept, strict=True):
+            total.reducer.restore_lost(contributions, of_total)
+
+    def _feeding(self) -> list[Any]:
+        return [total for total in self.totals if total.blocks is not None] if feeds_back(self.wire) else []
 
     def free(self) -> None:
         """Free requests and communicators. Collective."""

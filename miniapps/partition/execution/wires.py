@@ -23,6 +23,13 @@ def is_lossy(wire: str) -> bool:
     return coding(wire) is not None
 
 
+def feeds_back(wire: str) -> bool:
+    """Whether a wire adds its encoding errors to what it encodes the next time. Raises ChoiceError for an unknown
+    wire."""
+    found = coding(wire)
+    return found is not None and found.feedback
+
+
 def parted(plan: Plan, apart: frozenset[str]) -> Plan:
     """The plan with the values `apart` in reductions of their own. No bit depends on it, so the hash stays."""
     steps: list[Step] = []
@@ -52,11 +59,6 @@ def require_wire(wire: str, level: str) -> None:
     if (found := coding(wire)) is None:
         raise ChoiceError(
             f"--wire {wire}: gradients over a mesh travel as is or over a lossy wire, such as fp8"
-        )
-    if found.feedback:
-        raise ChoiceError(
-            f"--wire {wire}: no encoding errors are kept over a mesh, as evaluations would change them; leave "
-            "feedback=on out"
         )
     if level == "exact":
         raise ChoiceError(
