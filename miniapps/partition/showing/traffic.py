@@ -11,7 +11,7 @@ cuts are counted once.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import accumulate
@@ -64,7 +64,9 @@ class Counter:
         self.plan, self.mesh = plan, mesh
         self.axes = {axis.name: axis for axis in plan.axes}
         self.passed = {id(step) for _, step in scheduled(plan, mesh) if isinstance(step, Send)}
-        self.owned, self.elements, self.shared = map(cache, (self._owned, self._elements, self._shared))
+        self.owned: Callable[[str, int | None], np.ndarray] = cache(self._owned)
+        self.elements: Callable[[Cut], np.ndarray] = cache(self._elements)
+        self.shared: Callable[[Cut, Cut], np.ndarray] = cache(self._shared)
         self.places, self.summed = cache(self._places), cache(self._summed)
 
     def step(self, step: Step) -> Traffic | None:
@@ -172,13 +174,13 @@ class Counter:
     def spread(self, step: Compute) -> Traffic:
         """The messages of a range of a dim that all ranks get: the places that each lacks."""
         _, dim, begin, end = step.args
-        values, total, every = self.plan.values, 0, frozenset(range(begin, end))
+        values, total, places = self.plan.values, 0, np.arange(begin, end)
+        executing = self.executing(self.at(step))
         for name in step_operands(step):
             value = values[name]
-            for rank in self.executing(step):
-                own = [len(self.places(of, rank)) for of in value.cut]
-                lacks = len(every - self.places(value.cut[dim], rank))
-                total += lacks * prod(own[:dim] + own[dim + 1 :]) * ITEMSIZE[value.dtype]
+            others = self.elements((*value.cut[:dim], *value.cut[dim + 1 :]))
+            lacks = len(places) - self.marked(len(places), self.marks(value.cut[dim], places))
+            total += self.total(lacks * others * executing) * ITEMSIZE[value.dtype]
         axes = tuple(axis for _, axis in values[step_operands(step)[0]].cut[dim] if axis is not None)
         return Traffic("all-gather", axes, self.ranks(axes), total)
 

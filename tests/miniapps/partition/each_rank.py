@@ -7,7 +7,16 @@ import numpy as np
 
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
-from miniapps.partition.cuts.steps import STAGE, Compute, Reduce, Reshard, Send, step_results
+from miniapps.partition.cuts.steps import (
+    SPAN,
+    STAGE,
+    Compute,
+    Reduce,
+    Reshard,
+    Send,
+    step_operands,
+    step_results,
+)
 from miniapps.partition.graphs.graph import ITEMSIZE
 from miniapps.partition.planning.schedule import scheduled
 
@@ -27,6 +36,8 @@ class EachRank:
         if isinstance(step, Reshard):
             pairs = zip(step.operands, step.results, strict=True)
             return sum(self.lacking(self.plan.values[o], self.plan.values[r], step) for o, r in pairs)
+        if isinstance(step, Compute) and step.kernel == SPAN:
+            return self.span(step)
         if isinstance(step, Compute):
             return sum(self.halo(step, operand) for operand in {window.operand for window in step.windows})
         return self.send(step) if id(step) in self.passed else 0
@@ -77,6 +88,15 @@ class EachRank:
             )
             for rank in self.executing(step)
         )
+
+    def span(self, step):
+        (_, dim, begin, end), total = step.args, 0
+        for value in (self.plan.values[name] for name in step_operands(step)):
+            for rank in self.executing(step):
+                own = [len(self.places(of, rank)) for of in value.cut]
+                lacks = len(set(range(begin, end)) - self.places(value.cut[dim], rank))
+                total += lacks * prod(own[:dim] + own[dim + 1 :]) * ITEMSIZE[value.dtype]
+        return total
 
     def halo(self, step, operand):
         value, total = self.plan.values[operand], 0

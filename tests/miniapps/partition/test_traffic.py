@@ -10,6 +10,7 @@ from kernels.allreduce.cost import cost
 from kernels.allreduce.schedules.block_tree import elements_sent
 from miniapps.partition import models
 from miniapps.partition.cuts.mesh import Mesh, parse
+from miniapps.partition.cuts.steps import SPAN, Compute
 from miniapps.partition.planning.recipes import plan_of
 from miniapps.partition.showing.explain import explain
 from miniapps.partition.showing.traffic import Counter
@@ -40,6 +41,17 @@ def test_bytes_are_those_that_the_ranks_send_one_by_one(name, recipe, text, shuf
     found = [counter.step(step) for step in plan.steps]
     assert [0 if t is None else t.nbytes for t in found] == [each.nbytes(step) for step in plan.steps]
     assert sum(t.nbytes for t in found if t) > 0
+
+
+def test_keys_that_pass_in_blocks_are_counted():
+    model, deck, graph = exported("gpt", layers="1", token_blocks="4")
+    carriers = model.RECIPES["dp+sp"]
+    plan = plan_of(model, deck, graph, list(carriers), attention="ring")
+    mesh = parse("data=2,sequence=3", carriers, 6)
+    counter, each = Counter(plan, mesh), EachRank(plan, mesh)
+    spans = [step for step in plan.steps if isinstance(step, Compute) and step.kernel == SPAN]
+    found = [counter.step(step) for step in spans]
+    assert spans and [t.nbytes for t in found] == [each.nbytes(step) for step in spans]
 
 
 def test_elements_of_a_block_tree_are_those_of_its_messages():
