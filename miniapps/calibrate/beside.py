@@ -84,7 +84,7 @@ def _record(tracer: Tracer, label: str, comm, parts: Parts, product: Callable, v
     messages = min(timed(partial(_both, parts, product, 0)) for _ in range(TURNS))
     count = comm.bcast(min(ceil(MORE * messages / max(one, 1)), MOST))
     for _ in range(TURNS):
-        ways = {
+        ways: dict[str, Callable[[], object]] = {
             "messages": partial(_both, parts, product, 0),
             "work": lambda: [product() for _ in range(count)],
             "both": partial(_both, parts, product, count),

@@ -110,7 +110,7 @@ def simulate(
             lambda g: waits[g].partners,
             cost=lambda g: waits[g].cost[:, None] * rate + late[g] * (waits[g].cost[:, None] > 0),
             after=lambda start, work, ranks: noise.after(start, work),
-            beside=lambda g: 0.0 if waits[g].beside is None else waits[g].beside[:, None] * rate,
+            beside=lambda g: 0.0 if (own := waits[g].beside) is None else own[:, None] * rate,
             watch=watch,
         )
         return noise.after(now, drawn(step.tail, step.residuals))

@@ -154,8 +154,11 @@ class Binder:
 
     def taken(self, step: Reduce) -> Operation | None:
         """The product that a reduction computes in parts, taken from the steps with the views of it; None if it is
-        computed at once, since no other rank adds to it or no row is here."""
-        if not (step.product and self.rings and carriers_among(self.place.mesh, step.axes)):
+        computed at once, since no other rank adds to it, no row is here, or arrays are padded."""
+        if (
+            not (step.product and self.rings and carriers_among(self.place.mesh, step.axes))
+            or self.place.padded
+        ):
             return None
         if not self.place.shape(self.plan.values[step.product[0]].cut)[0]:
             return None

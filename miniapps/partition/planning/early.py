@@ -205,14 +205,9 @@ def gathers_early(plan: Plan, buckets: int, least: int) -> Plan:
     kept: list[tuple[int, Step]] = []
     for at, step in enumerate(plan.steps):
         if isinstance(step, Reshard) and step.kind == "all-gather" and stored.issuperset(step.operands):
-            ends = dict(zip(step.operands, step.results, strict=True))
-            vectors = divided(
-                step,
-                lambda name, ends=ends: read.get(ends[name], len(plan.steps)),
-                plan.values,
-                buckets,
-                least,
-            )
+            pairs = zip(step.operands, step.results, strict=True)
+            order = {operand: read.get(result, len(plan.steps)) for operand, result in pairs}
+            vectors = divided(step, order.__getitem__, plan.values, buckets, least)
             behind.setdefault(-1, []).extend(vectors)
         else:
             kept.append((at, step))
