@@ -57,7 +57,8 @@ def pattern(text: str) -> Pattern:
 class Loop:
     """A repetition whose variables fit. `names`: for each line of a round those in its holes; `known`: a variable of
     each round -> its name in the loop; `several`: variables that a round reads under two names. The other lines:
-    `before` and `behind` the loop; by number of a line, `fetched` before it and `after` it; `ends` a round."""
+    `before` and `behind` the loop; by number of a line, `fetched` before it and `after` it; `ends` a round. `shown`: a
+    variable -> where it is after the loop."""
 
     of: Repeat
     several: set[str] = field(default_factory=set)
@@ -68,6 +69,7 @@ class Loop:
     after: dict[int, list[str]] = field(default_factory=dict)
     ends: list[str] = field(default_factory=list)
     behind: list[str] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=dict)
 
     @property
     def index(self) -> str:
@@ -93,12 +95,13 @@ class Text:
         for at, line in enumerate(lines):
             self.last.update(dict.fromkeys((line.target, *line.uses), at))
         self.last.update(dict.fromkeys(outputs, len(lines)))
-        self.shown: dict[str, str] = {}  # a variable of a loop -> where it is after the loop
+        self.shown: dict[str, str] = {}  # by the loops so far
         self.loops: dict[int, Loop] = {}
         forms = [(of.form, tuple(self.sort(hole) for hole in of.holes)) for of in self.patterns]
         for each in repeats(forms, SAVED):
             if (loop := self.loop(each)) is not None:
                 self.loops[each.begin] = loop
+                self.shown |= loop.shown
 
     def sort(self, hole: str) -> str:
         """A variable, a constant, or a text."""
@@ -198,7 +201,7 @@ class Text:
             drops = self.dropped(listed)
             for number, each in enumerate(later):  # which a later line reads
                 loop.before.append(f"y{name[1:]}_{number} = {self.at(each)}")
-                self.shown[each] = f"y{name[1:]}_{number}"
+                loop.shown[each] = f"y{name[1:]}_{number}"
             loop.before += drops
         loop.after.setdefault(uses[-1], []).append(f"del {name}")
 
@@ -216,13 +219,13 @@ class Text:
         local, later = targets[0], [name for name in targets if self.alive(name, loop.of.end - 1)]
         loop.ends += [f"{name} = {local}" for name in carried]
         if later == [targets[-1]]:
-            self.shown[targets[-1]] = local
+            loop.shown[targets[-1]] = local
             return
         if later:
             kept = f"s{loop.of.begin}_{o}"
             loop.before.append(f"{kept} = []")
             loop.after.setdefault(o, []).insert(0, f"{kept}.append({local})")
-            self.shown.update((name, f"{kept}[{k}]") for k, name in enumerate(targets))
+            loop.shown.update((name, f"{kept}[{k}]") for k, name in enumerate(targets))
         if carried:
             loop.ends.append(f"del {local}")
         else:
@@ -243,10 +246,11 @@ class Text:
     def text(self) -> str:
         """The source."""
         body: list[str] = []
-        at = 0
+        at, self.shown = 0, {}
         while at < len(self.lines):
             if (loop := self.loops.get(at)) is not None:
                 body += self.lines_of(loop)
+                self.shown |= loop.shown
                 at = loop.of.end
                 continue
             line, of = self.lines[at], self.patterns[at]

@@ -2,6 +2,7 @@
 
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,6 +111,67 @@ def test_rounds_get_drop_and_leave_values_as_straight_lines_do(monkeypatch):
     same, straight, long = built()
     assert found == same and text.count("for k") == 2 and "for k" not in long
     assert max(abs(a - b) for a, b in zip(alive, straight, strict=True)) <= 1
+
+
+def put(lines, names):
+    return lines.put(f"make({', '.join(names)})", names)
+
+
+def rounds_put(lines, rng, known):
+    """Put the lines of random rounds: an operand is one of all rounds, of this or the last one, or any from before."""
+    count, period = int(rng.integers(8, 40)), int(rng.integers(1, 5))
+    kinds = [rng.choice(["same", "own", "last", "item"], rng.integers(1, 4)).tolist() for _ in range(period)]
+    slots = [[(kind, int(rng.integers(0, o + 1 if kind == "own" else period))) for kind in of]
+             for o, of in enumerate(kinds)]  # fmt: skip
+    before, same = list(known), known[int(rng.integers(0, len(known)))]
+    last = [before[k] for k in rng.integers(0, len(before), period)]
+    for _ in range(count):
+        own = []
+        for of in slots:
+            own.append(put(lines, [
+                same if kind == "same" or (kind == "own" and at >= len(own))
+                else own[at] if kind == "own" else last[at] if kind == "last" else before[rng.integers(0, len(before))]
+                for kind, at in of
+            ]))  # fmt: skip
+        known += own
+        last = own
+
+
+def test_random_lines_have_the_results_of_straight_ones(monkeypatch):
+    """Values of before a loop are read by lines before it, by some rounds, and by lines after it."""
+
+    def built(seed):
+        rng = np.random.default_rng(seed)
+        lines = Lines({"make": lambda *values: hash(values)})
+        given = [lines.variable() for _ in range(4)]
+        known = list(given)
+        for _ in range(rng.integers(1, 4)):
+            known += [put(lines, [known[k] for k in rng.integers(0, len(known), 2)]) for _ in range(20)]
+            rounds_put(lines, rng, known)
+        outputs = [known[k] for k in rng.integers(0, len(known), 5)]
+        text = lines.text(given, outputs)
+        return lines.compiled(text, "<test>")((1, 2, 3, 4), 1), text
+
+    found = [built(seed) for seed in range(100)]
+    monkeypatch.setattr(loops, "SAVED", 10**9)
+    assert [results for results, _ in found] == [built(seed)[0] for seed in range(100)]
+    assert sum("for k" in text for _, text in found) > 50
+
+
+def test_a_value_that_only_some_rounds_read_is_there_before_and_after_the_loop(monkeypatch):
+    def built():
+        lines = Lines({"make": lambda *values: hash(values)})
+        given = [lines.variable() for _ in range(2)]
+        made = [lines.put(f"make({given[k % 2]}, {k})", [given[k % 2]]) for k in range(40)]
+        early = lines.put(f"make({made[-1]})", [made[-1]])
+        rounds = [lines.put(f"len([{x}, {given[0]}])", [x, given[0]]) for x in made]
+        late = lines.put(f"make({made[-1]}, {rounds[3]})", [made[-1], rounds[3]])
+        text = lines.text(given, [early, late])
+        return lines.compiled(text, "<test>")((1, 2), 1), text
+
+    found, text = built()
+    monkeypatch.setattr(loops, "SAVED", 10**9)
+    assert found == built()[0] and "for k" in text
 
 
 def test_constants_and_texts_may_differ_from_round_to_round():
