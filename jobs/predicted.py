@@ -114,7 +114,7 @@ def prices(plan: Plan, calibrations: Sequence[str], machine: str | None = None) 
     from miniapps.partition.showing.price import priced
 
     given = [f"--calibration {path}" for path in calibrations] + [f"--machine {machine}"] * bool(machine)
-    by = " ".join([*calibrations, *[machine] * bool(machine)])
+    by = " ".join([*calibrations, *([machine] if machine else [])])
     alike: dict[tuple, list[Task]] = {}
     for task in plan.tasks:
         alike.setdefault(task.configuration, []).append(task)

@@ -108,7 +108,7 @@ class Counter:
         owners, size = self.owners(axes), self.ranks(axes)
         found = 0
         held = zip(
-            self.grouped(sum(map(self.elements, after or before)), carriers),
+            self.grouped(sum(map(self.elements, after or before), self.constant(0)), carriers),
             self.grouped(self.executing(at), carriers),
             strict=True,
         )
