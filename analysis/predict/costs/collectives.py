@@ -230,9 +230,8 @@ class Collectives:
         else:
             own = own[~own["scatters"]]
         counts = np.sort(own["contributions"].unique())
-        return own[
-            own["contributions"] == counts[min(np.searchsorted(counts, contributions), len(counts) - 1)]
-        ]
+        nearest = min(int(np.searchsorted(counts, contributions)), len(counts) - 1)
+        return own[own["contributions"] == counts[nearest]]
 
     def _stand_in(self, label: str) -> pd.DataFrame:
         """The measured reductions most similar to `label`, which was not measured."""

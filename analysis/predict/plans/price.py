@@ -142,12 +142,10 @@ class Prices:
                     laid = _laid_out(program, self._works(calibration), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
-                quiet, exposed = (
-                    float(laid.quiet().wall[0]),
-                    float(laid.costs.sum(axis=0).mean()) + laid.exposed(),
-                )
-                rngs = np.random.default_rng(0).spawn(2)
-                noisy = self._noisy(laid, calibration, program.size, *rngs, np.ones(ROUGH))
+                quiet = float(laid.quiet().wall[0])
+                exposed = float(laid.costs.sum(axis=0).mean()) + laid.exposed()
+                noise_rng, rng = np.random.default_rng(0).spawn(2)
+                noisy = self._noisy(laid, calibration, program.size, noise_rng, rng, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
                 rows.append(((quiet - exposed) * longer, exposed * longer, seconds))
             self._wholes[calibration.path] = whole_of(*np.array(rows, float).reshape(-1, 3).T)

@@ -40,7 +40,8 @@ def whole_of(work: Sequence[float], messages: Sequence[float], measured: Sequenc
     factors = np.maximum(factors, 0.0)
     freedom = len(design) - np.linalg.matrix_rank(design)
     off = np.log(np.maximum(design @ factors, 1e-6))
-    return Whole(*factors.tolist(), float(np.sqrt((off**2).sum() / freedom)), int(freedom))
+    of_work, of_messages = factors.tolist()
+    return Whole(of_work, of_messages, float(np.sqrt((off**2).sum() / freedom)), int(freedom))
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:

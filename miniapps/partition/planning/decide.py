@@ -130,7 +130,7 @@ def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
     cuts = tuple(cut_of(labels, shape, assignment, rule.sizes, axes) for labels, shape in node.shapes())
     needs, gives = cuts[: len(node.read)], cuts[len(node.read) :]
     summed = {label for labels in rule.operands for dim in labels for label in dim} & assignment.keys()
-    fresh = []
+    fresh: list[tuple[str, ...]] = []
     for labels in rule.results:
         if rule.kernel == SPAN:  # one of the parts has all of it
             fresh.append(())

@@ -45,7 +45,8 @@ def parsed(text: str) -> Spec:
             f"spec {shapes!r}, along {along!r}: {', '.join(sorted(missing))} is no letter of an operand; write "
             "letters of dims that may be cut"
         )
-    return Spec(*sides, along)
+    operands, results = sides
+    return Spec(operands, results, along)
 
 
 def read_by(target: str, args: Sequence[object]) -> tuple[str, ...]:
