@@ -23,7 +23,7 @@ DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee")
 REFUSED = {
     "ordering": "the guarantee decides the order of a plan's sums; search guarantee",
     "ranks": "a search compares meshes of --ranks; start one for each number of ranks",
-    "wire": "messages in other encodings have no price yet; leave it out",
+    "wire": "the search does not compare encodings yet; price a plan with each by explain --wire",
     "recipe": "every search compares recipes; name them with --recipe",
 }
 MOST = 10_000  # candidates

@@ -174,7 +174,10 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     [
         (["search", "gpt", "--ranks", "2"], "--calibration DIR is missing"),
         (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
-        (["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "wire"], "have no price yet"),
+        (
+            ["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "wire"],
+            "does not compare encodings yet",
+        ),
         (
             ["search", "gpt", "--ranks", "11", "--machine", "x"],
             "no recipe has a mesh of 11 ranks (dp over data=11",

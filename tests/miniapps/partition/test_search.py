@@ -157,7 +157,7 @@ def test_a_graph_has_no_blocks(name):
     ("word", "message"),
     [
         ("ordering", "the guarantee decides the order"),
-        ("wire", "no price yet"),
+        ("wire", "explain --wire"),
         ("ranks", "one for each number of ranks"),
         ("speed", "there are mesh, blocks"),
     ],
