@@ -55,7 +55,7 @@ def memory(config, options, size: int) -> Need:
         return f"leave memory out: {others}" if arrays and others else "start fewer ranks on each node"
 
     options_of = [f"--shapes {given.shapes}"] * bool(kernels) + ["--what memory"] * bool(arrays)
-    options_of += [f"--plan {given.plans[0]}"] * bool(steps)
+    options_of += [f"--plan {text}" for text in given.plans if steps]
     return Need(arrays + kernels + steps + OTHERS, ", ".join(options_of) or "calibrate", fitting)
 
 
