@@ -14,7 +14,8 @@ from analysis.errors import Unreachable
 from analysis.predict.costs.machines import machine_of, read_machine
 from analysis.predict.plans.devices import allreduce
 from analysis.predict.plans.kernels import FEWEST, KERNEL, WorkTimes, readable
-from analysis.predict.plans.price import Prices, kernels_of, partners_in, prediction_of
+from analysis.predict.plans.price import Prices, kernels_of, prediction_of
+from analysis.predict.plans.steps import partners_in
 from miniapps.untrusted import Refused
 from miniapps.untrusted.program import Ranks, Segment, Wait, Work, read_program, to_json
 from tests.analysis.plan_runs import DEVICE, REST, elements, product_of, program, written

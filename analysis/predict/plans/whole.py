@@ -28,10 +28,13 @@ class Whole:
     freedom: int = 0
 
 
+UNFITTED = Whole()
+
+
 def whole_of(work: Sequence[float], messages: Sequence[float], measured: Sequence[float]) -> Whole:
     """The factors for steps with these (n,) seconds of `work` and `messages`, which took `measured` seconds (n,)."""
     if len(measured) < FEWEST:
-        return Whole()
+        return UNFITTED
     design = np.column_stack([work, messages]) / np.asarray(measured, float)[:, None]
     weights = np.eye(2) * USUAL / NEAR
     factors = np.linalg.lstsq(
