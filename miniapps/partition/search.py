@@ -84,7 +84,7 @@ def search(
 ) -> Searched:  # fmt: skip
     """Prices all candidates, as `candidates` makes them. Raises UsageError, ChoiceError, AxisError."""
     begin = time.perf_counter()
-    found, refused = candidates(model, deck, recipes, ranks, dimensions, level, schedule)
+    found, refused = candidates(model, deck, recipes, ranks, dimensions, level, schedule, asking.wire)
     makers = Programs(model, deck, asking)
     limits = limits_of(asking.machine)
     least = dict.fromkeys(found, 0.0)
@@ -154,7 +154,7 @@ class Programs:
             a = self.asking
             self.made[one] = program_of(
                 self.plan(one), one.mesh, one.level, f"{a.name}, {one}", model_flops(self.graph(one)), a.threads,
-                a.anywhere, a.recorded, a.wire,
+                a.anywhere, a.recorded, one.wire,
             )  # fmt: skip
         return self.made[one]
 

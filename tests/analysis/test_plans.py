@@ -350,6 +350,20 @@ def test_a_plan_that_no_device_can_hold_has_no_price():
         Prices([], machine).of(program())
 
 
+def test_a_lossy_wire_of_devices_has_fewer_bytes_and_calls_that_encode():
+    machine = machine_of(DEVICE, "one")
+
+    def price(label):
+        wait = Wait("sum before x", "reduction", ("data",), label, 10**6, 4)
+        return Prices([], machine).of(program(calls=((), ()), waits=[wait], size=4))
+
+    plain, wired = price("direct"), price("direct over fp8")
+    inside, between = allreduce(machine.device.inside, 2, 10**6), allreduce(machine.link, 2, 10**6 / 2)
+    assert wired.communication.tolist() == pytest.approx([inside + between] * 4)
+    assert plain.communication[0] > 1.9 * wired.communication[0]  # numbers of the device have two bytes
+    assert wired.compute[0] == pytest.approx(4e-6 + 3 * 2e6 / 1e9) and plain.compute[0] == 0
+
+
 def test_an_all_reduce_over_nodes_has_both_links():
     machine = machine_of(DEVICE, "one")
     waits = [Wait("sum before x", "reduction", ("data",), "library", 1000, 4)]

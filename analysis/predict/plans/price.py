@@ -88,7 +88,7 @@ class Prices:
         else:
             assert self.machine.link is not None
             times, hashes, fit = DeviceTimes(device), (), UNFITTED
-            messages = DeviceMessages(device.inside, self.machine.link, device.width)
+            messages = DeviceMessages(device, self.machine.link)
         laid = laid_out(program, times, messages, size if device is None else device.node, fit)
         replays = int(np.clip(MOST // max(laid.costs.size, 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)

@@ -1,5 +1,5 @@
 """All ways to use a number of ranks for a model: recipes and meshes, and on request blocks, micro-batches, schedules of
-pipelines, and guarantees."""
+pipelines, guarantees, and wires of gradients."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from itertools import product
 from typing import Any
 
 from kernels.guarantees import LEVELS, ChoiceError, meets
+from kernels.wires import LOSSY, PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, AxisError
 from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse, require_blocks
 from miniapps.partition.cuts.steps import STAGE
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.recipes import chosen, micro_batches
 from miniapps.partition.pricing.space import shares
 from miniapps.untrusted.program import mesh_text
 
-DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee")
+DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire")
 # Words of other searches, with what to search instead.
 REFUSED = {
     "ordering": "the guarantee decides the order of a plan's sums; search guarantee",
     "ranks": "a search compares meshes of --ranks; start one for each number of ranks",
-    "wire": "the search does not compare encodings yet; price a plan with each by explain --wire",
     "recipe": "every search compares recipes; name them with --recipe",
 }
 MOST = 10_000  # candidates
@@ -40,6 +41,7 @@ class Candidate:
     blocks: tuple[tuple[str, int], ...] = ()
     micro_batches: int = 1
     level: str = "none"
+    wire: str = PLAIN
     given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -56,16 +58,17 @@ def require_searchable(names: Sequence[str]) -> None:
 
 def candidates(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str] = (),
-    level: str = "none", schedule: str = "1f1b",
+    level: str = "none", schedule: str = "1f1b", wire: str = PLAIN,
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:  # fmt: skip
     """(the candidates for `ranks` ranks, (candidate, reason) of those that the sizes do not allow). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
-    `search`: of DIMENSIONS, the choices that vary beside recipe and mesh; other choices are those of `deck`, `level`
-    and `schedule`. Raises UsageError if there is no candidate, or if there are more than MOST.
+    `search`: of DIMENSIONS, the choices that vary beside recipe and mesh; other choices are those of `deck`, `level`,
+    `schedule` and `wire`. Raises UsageError if there is no candidate, or if there are more than MOST.
     """
     found, refused = [], []
-    for one in _every(model, deck, recipes, ranks, search, level, schedule):
+    for one in _every(model, deck, recipes, ranks, search, level, schedule, wire):
         try:
+            require_wire(one.wire, one.level)
             require_blocks(axes_for(model, deck, one), one.mesh)
         except (UsageError, ChoiceError, AxisError) as error:
             refused.append((str(one), str(error)))
@@ -100,7 +103,8 @@ def deck_for(model: Problem, deck: Any, one: Candidate) -> Any:
 
 
 def _every(
-    model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str], level: str, schedule: str
+    model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str], level: str, schedule: str,
+    wire: str,
 ) -> Iterator[Candidate]:  # fmt: skip
     """All candidates, those too that the sizes do not allow."""
     usual = micro_batches(deck)
@@ -108,6 +112,7 @@ def _every(
         _divisors(deck.samples) if "micro-batches" in search and hasattr(deck, "micro_batches") else [usual]
     )
     levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
+    wires = [PLAIN, *LOSSY] if "wire" in search else [wire]
     for recipe in recipes:
         carriers = model.RECIPES[recipe]
         names = tuple(dict.fromkeys(carriers.values()))
@@ -117,11 +122,11 @@ def _every(
             if ranks > 1 and 1 in sizes:
                 continue
             text = mesh_text(dict(zip(names, sizes, strict=True)))
-            for micro, order, of in product(micros, schedules, levels):
+            for micro, order, of, over in product(micros, schedules, levels, wires):
                 mesh = parse(text, carriers, ranks, schedule=order)
                 said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
-                said += [of] * (len(levels) > 1)
-                one = Candidate(recipe, mesh, (), micro, of)
+                said += [of] * (len(levels) > 1) + [f"over {over}"] * (over != PLAIN and len(wires) > 1)
+                one = Candidate(recipe, mesh, (), micro, of, over)
                 for blocks in _blocks(model, deck, one) if "blocks" in search else [()]:
                     told = [f"blocks {','.join(f'{axis}={n}' for axis, n in blocks)}"] * bool(blocks)
                     yield replace(one, blocks=blocks, given=tuple(told + said))

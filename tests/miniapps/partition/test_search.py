@@ -32,7 +32,7 @@ width = 2
 [node]
 devices = 8
 latency = 1e-6
-bandwidth = 1e10
+bandwidth = {inside}
 """
 FEW = {"samples": "8", "batch": "4", "layers": "2", "tokens": "8", "width": "16", "feedforward": "32"}
 SIZES = {
@@ -46,9 +46,9 @@ EVERY = ("blocks", "micro-batches", "schedule", "guarantee")
 
 @pytest.fixture
 def machine(tmp_path):
-    def write(capacity="1e12"):
+    def write(capacity="1e12", inside="1e10"):
         path = tmp_path / "machine.toml"
-        path.write_text(DEVICE.format(capacity=capacity))
+        path.write_text(DEVICE.format(capacity=capacity, inside=inside))
         return str(path)
 
     return write
@@ -145,6 +145,22 @@ def test_schedules_differ_only_in_pipelines():
     ]  # fmt: skip
 
 
+def test_wires_are_compared_where_the_guarantee_allows_them(machine, monkeypatch):
+    """A slow link makes few bits the fastest; tensor parallelism sends no gradients, so its programs are one."""
+    model, deck = sized("mlp")
+    monkeypatch.setattr(searching, "priced", priced)
+    slow = searching.Asking("mlp", (), machine(inside="1e3"))
+    found = searching.search(model, deck, ["dp", "tp"], 2, slow, ("wire",), "layout")
+    of_dp = {one.wire for one, _ in found.plans if one.recipe == "dp"}
+    assert of_dp >= {"as is", "fp8", "sign"}
+    assert len({title for one, title in found.plans if one.recipe == "tp"}) == 1
+    rows = {row["title"]: row["p50_s"] for row in found.price["tables"]["plans"]}
+    seconds = {one.wire: rows[title] for one, title in found.plans if one.recipe == "dp"}
+    assert seconds["sign"] < seconds["fp8"] < seconds["as is"]
+    exact, _ = candidates(model, deck, ["dp"], 2, ("wire",), "exact")
+    assert [one.wire for one in exact] == ["as is"]
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_a_graph_has_no_blocks(name):
     """So the search exports once for all numbers of blocks."""
@@ -157,7 +173,6 @@ def test_a_graph_has_no_blocks(name):
     ("word", "message"),
     [
         ("ordering", "the guarantee decides the order"),
-        ("wire", "explain --wire"),
         ("ranks", "one for each number of ranks"),
         ("speed", "there are mesh, blocks"),
     ],
