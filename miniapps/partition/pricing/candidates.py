@@ -27,6 +27,7 @@ REFUSED = {
     "ranks": "a search compares meshes of --ranks; start one for each number of ranks",
     "recipe": "every search compares recipes; name them with --recipe",
 }
+WIRES = tuple("table:n=4" if name == "table" else name for name in LOSSY)
 MOST = 10_000  # candidates
 TIMES = (1, 2, 4)  # blocks of an axis for each rank along it
 
@@ -68,10 +69,10 @@ def candidates(
     found, refused = [], []
     for one in _every(model, deck, recipes, ranks, search, level, schedule, wire):
         try:
-            require_wire(one.wire, one.level)
             require_blocks(axes_for(model, deck, one), one.mesh)
         except (UsageError, ChoiceError, AxisError) as error:
-            refused.append((str(one), str(error)))
+            if one.wire in (PLAIN, wire):  # the same for all wires
+                refused.append((str(one), str(error)))
             continue
         found.append(one)
         if len(found) > MOST:
@@ -112,7 +113,7 @@ def _every(
         _divisors(deck.samples) if "micro-batches" in search and hasattr(deck, "micro_batches") else [usual]
     )
     levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
-    wires = [PLAIN, *LOSSY] if "wire" in search else [wire]
+    wires = [PLAIN, *WIRES] if "wire" in search else [wire]
     for recipe in recipes:
         carriers = model.RECIPES[recipe]
         names = tuple(dict.fromkeys(carriers.values()))
@@ -123,6 +124,8 @@ def _every(
                 continue
             text = mesh_text(dict(zip(names, sizes, strict=True)))
             for micro, order, of, over in product(micros, schedules, levels, wires):
+                if len(wires) > 1 and not _allowed(over, of):
+                    continue
                 mesh = parse(text, carriers, ranks, schedule=order)
                 said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
                 said += [of] * (len(levels) > 1) + [f"over {over}"] * (over != PLAIN and len(wires) > 1)
@@ -146,6 +149,14 @@ def _blocks(model: Problem, deck: Any, one: Candidate) -> Iterator[tuple[tuple[s
         choices.append(sorted({axis.blocks} | more) if ranks > 1 else [axis.blocks])
     for counts in product(*choices):
         yield tuple((axis.name, n) for axis, n in zip(free, counts, strict=True))
+
+
+def _allowed(wire: str, level: str) -> bool:
+    try:
+        require_wire(wire, level)
+    except ChoiceError:
+        return False
+    return True
 
 
 def _divisors(n: int) -> list[int]:
