@@ -53,6 +53,31 @@ def test_one_hash_on_every_mesh(tmp_path, whole, n, recipe, mesh, more):
     assert training(n, *GPT, "--recipe", recipe, "--mesh", mesh, *more, out=out) == whole[0]
 
 
+def test_auto_is_the_mesh_that_is_priced_the_fastest_on_all_ranks(tmp_path):
+    plans = "mlp features=64 width=16 samples=32 batch=8 classes=10 ranks=2 guarantee=layout"
+    what = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
+    few = [
+        "-m",
+        "miniapps.calibrate",
+        "--budget",
+        "0",
+        *what,
+        "--plan",
+        plans,
+        "--programs",
+        "40",
+        "--no-progress",
+    ]
+    run = on_ranks(2, [*few, "--out", str(tmp_path / "cal")], timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    one = ["--model", "mlp", *BLOBS, "--set", "model.hidden=16"]
+    found = training(2, *one, "--mesh", "auto", "--calibration", str(tmp_path / "cal"), out=tmp_path / "auto")
+    chosen = [trace.attributes["config"]["mesh"] for trace in read_run(tmp_path / "auto")]
+    assert chosen[0] == chosen[1] and chosen[0]["mesh"].endswith("=2")
+    again = ["--recipe", chosen[0]["recipe"], "--mesh", chosen[0]["mesh"]]
+    assert training(2, *one, *again, out=tmp_path / "again") == found
+
+
 WORDS = [*GPT, "--axes", "batch,heads,ff,tokens,vocabulary"]
 
 

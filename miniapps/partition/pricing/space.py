@@ -141,7 +141,7 @@ def space_of(text: str) -> Space:
         known(f"size of {name} that {key} in --plan follows", of, tuple(sizes))
     usual = (
         recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
-    )  # others have no price
+    )  # rank 0 of a pipeline has the kernels of its stage alone
     return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks, wires)
 
 
