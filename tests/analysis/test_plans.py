@@ -353,11 +353,11 @@ def test_a_plan_that_no_device_can_hold_has_no_price():
 def test_a_lossy_wire_of_devices_has_fewer_bytes_and_calls_that_encode():
     machine = machine_of(DEVICE, "one")
 
-    def price(label):
-        wait = Wait("sum before x", "reduction", ("data",), label, 10**6, 4)
+    def price(label, nbytes=0):
+        wait = Wait("sum before x", "reduction", ("data",), label, 10**6, 4, nbytes=nbytes)
         return Prices([], machine).of(program(calls=((), ()), waits=[wait], size=4))
 
-    plain, wired = price("direct"), price("direct over fp8")
+    plain, wired = price("direct"), price("direct over fp8", 10**6)
     inside, between = allreduce(machine.device.inside, 2, 10**6), allreduce(machine.link, 2, 10**6 / 2)
     assert wired.communication.tolist() == pytest.approx([inside + between] * 4)
     assert plain.communication[0] > 1.9 * wired.communication[0]  # numbers of the device have two bytes

@@ -3,7 +3,7 @@
 A call takes its launch, and the longer of its operations at the rate of products and of its bytes at the rate of
 memory (roofline: Williams et al. 2009). An all-reduce inside a node takes the faster of a ring and a tree; over several
 nodes it is a reduce-scatter inside, an all-reduce between, a gather inside. A lossy wire has fewer bytes, and four
-calls that encode and decode: of the contributions, and of the total (`kernels.allreduce.coding`).
+calls that encode and decode: of the contributions, and of the total.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from math import ceil, log2
 
 import numpy as np
 
-from analysis.predict.costs.collectives import OVER
 from analysis.predict.costs.machines import Device, Link
-from kernels.allreduce.coding import coding
-from kernels.wires import PLAIN
 from miniapps.untrusted.program import Wait, Work
 
 FLOAT = 4  # bytes of a number in a program
@@ -62,14 +59,9 @@ class DeviceMessages:
             link = device.inside if near == size else self.between
             return link.seconds(len(wait.offsets), wait.nbytes * device.width / FLOAT), 0.0
         nbytes, local = wait.elements * wait.itemsize * device.width / FLOAT, 0.0
-        wire = coding(wait.label.partition(OVER)[2] or PLAIN)
-        if wire is not None:
-            read = (
-                wait.contributions + 2
-            ) * nbytes  # to encode contributions, to decode their sum's parts and the total
-            local = CODED * device.launch + read / device.memory
-            sent = (wait.contributions + 1) / 2 if wire.hops == "once" else 1
-            nbytes = sent * wait.elements * wire.codec.bits / 8
+        if wait.nbytes:  # encoded: contributions are read, their decoded parts, and the total
+            local = CODED * device.launch + (wait.contributions + 2) * nbytes / device.memory
+            nbytes = float(wait.nbytes)
         inside = allreduce(device.inside, near, nbytes) if near > 1 else 0.0
         between = allreduce(self.between, ceil(size / near), nbytes / near) if near < size else 0.0
         return (inside + between) * (0.5 if wait.scatters else 1.0), local

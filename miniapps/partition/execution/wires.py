@@ -52,6 +52,16 @@ def wired(level: str, n: int, wire: str, tensors=None) -> Reduction:
     return Reduction("direct", (n,), np.dtype(CARRIED), accumulation=held, wire=wire, tensors=tensors)
 
 
+def encoded(wire: str, n: int, contributions: int) -> int:
+    """Bytes of n elements over a wire, mean of the way to the owners of parts, to whom each of a rank's contributions
+    goes under hops=once, and of the way back; 0 for a wire that loses nothing."""
+    found = coding(wire)
+    if found is None:
+        return 0
+    times = (contributions + 1) / 2 if found.hops == "once" else 1
+    return round(times * n * found.codec.bits / 8)
+
+
 def require_wire(wire: str, level: str) -> None:
     """Raise ChoiceError for a wire that a mesh does not have, or that the guarantee does not allow."""
     if wire == PLAIN:

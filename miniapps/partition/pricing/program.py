@@ -20,6 +20,7 @@ from miniapps.partition.cuts.axes import Axis
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.execution.place import Place
+from miniapps.partition.execution.wires import encoded
 from miniapps.partition.graphs.graph import ITEMSIZE
 from miniapps.partition.pricing.events import Arrived, Event, KernelCall, Sent, Summed
 from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
@@ -165,11 +166,12 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) ->
         return Wait(f"message {event.tag} of stages", "receive", (STAGE,), nbytes=event.nbytes, offsets=steps)
     name = f"{event.node}{f' ({number + 1})' if number else ''}"
     if isinstance(event, Summed):
-        held = event.accumulation or "working"
+        held, many = event.accumulation or "working", max(event.blocks, 1)
         label = label_of({"ordering": event.ordering, "accumulation": held, "wire": event.wire})
         return Wait(
             f"sum before {name}", "reduction", _along(mesh, event.group), label, event.elements,
-            ITEMSIZE[event.dtype], max(event.blocks, 1), event.scatters, part=event.part,
+            ITEMSIZE[event.dtype], many, event.scatters, encoded(event.wire, event.elements, many),
+            part=event.part,
         )  # fmt: skip
     offsets = tuple(_steps(mesh, rank, peer) for peer, _ in event.to)
     nbytes = sum(n for _, n in event.to)
