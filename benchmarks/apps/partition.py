@@ -50,11 +50,21 @@ WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabula
 PIPELINE = "samples=16,micro_batches=8,batch=1,layers=4,tokens=64,width=256,feedforward=1024,vocabulary=512"
 # For the bytes: {recipe: (model, sizes, mesh)}.
 GPT = "samples=8,batch=8,tokens=32,width=64,feedforward=256"
+STAGED = "samples=8,batch=2,micro_batches=4,layers=4,tokens=32,width=64,feedforward=256"
 CASES = {
     "dp": ("gpt", GPT, "data=4"),
     "tp": ("gpt", GPT, "model=4"),
     "dp+tp": ("gpt", GPT, "data=2,model=2"),
     "zero": ("gpt", GPT, "data=4"),
+    "sp": ("gpt", GPT, "sequence=4"),
+    "dp+sp": ("gpt", GPT, "data=2,sequence=2"),
+    "tp+sp": ("gpt", GPT, "model=2,sequence=2"),
+    "tp+vocabulary": ("gpt", GPT, "model=4"),
+    "dp+tp+vocabulary": ("gpt", GPT, "data=2,model=2"),
+    "pp": ("gpt", STAGED, "stage=4"),
+    "dp+pp": ("gpt", STAGED, "data=2,stage=2"),
+    "tp+pp": ("gpt", STAGED, "model=2,stage=2"),
+    "dp+tp+pp": ("gpt", STAGED, "data=1,model=2,stage=2"),
     "spatial": ("unet", "height=48,width=32,filters=8", "rows=2,columns=2"),
     "expert": ("moe", "tokens=64,width=64,hidden=128,capacity=32", "data=4"),
 }

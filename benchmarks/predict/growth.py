@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness.launching import output_of
+from benchmarks.harness.results import add_quiet
 from benchmarks.predict.published import MACHINE
 
 DEVICES = (64, 512, 4096)
@@ -40,8 +42,12 @@ def growth(options) -> list[dict]:
 
 
 def main() -> None:
-    """Prints the seconds of each part for a number of devices, the last of the command line."""
-    devices, begin = int(sys.argv[1]), time.perf_counter()
+    """Prints the seconds of each part for a number of devices."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.predict.growth", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("devices", type=int)
+    add_quiet(parser)
+    devices, begin = parser.parse_args().devices, time.perf_counter()
     from miniapps.partition import models
     from miniapps.partition.capture.shapes import graph_of
     from miniapps.partition.cuts.mesh import parse

@@ -5,14 +5,16 @@ mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guar
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from statistics import median
 
 import numpy as np
 from mpi4py import MPI
 
+from benchmarks.harness.results import add_quiet
+from kernels.progress import Progress
 from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
@@ -47,7 +49,16 @@ def timed(comm, text: str) -> tuple[float, float]:
 def main() -> None:
     """Times all given plans on all ranks."""
     comm = MPI.COMM_WORLD
-    found = [timed(comm, text) for text in sys.argv[1:]]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.predict.plan_steps", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("plans", nargs="+", metavar="PLAN")
+    add_quiet(parser)
+    asked = parser.parse_args()
+    progress, found = Progress("plans", quiet=asked.quiet or comm.rank > 0), []
+    for number, text in enumerate(asked.plans):
+        progress.show(number / len(asked.plans), text)
+        found.append(timed(comm, text))
+    progress.clear()
     every = comm.gather(found)
     if comm.rank == 0:
         means = np.mean(every, axis=0)

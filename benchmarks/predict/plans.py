@@ -108,7 +108,7 @@ def of_model(
         for clock in CLOCKS
     }  # fmt: skip
     launches = [
-        json.loads(_last_object(run(["benchmarks.predict.plan_steps", *drawn], ranks)))
+        json.loads(_last_object(run(["benchmarks.predict.plan_steps", "--quiet", *drawn], ranks)))
         for _ in range(LAUNCHES)
     ]
     return [

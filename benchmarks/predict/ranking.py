@@ -95,7 +95,9 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
 def measured(texts: Sequence[str], ranks: int) -> dict[str, list[float]]:
     """{plan: median wall seconds of a step in each launch}; a launch runs all plans."""
     launches = [
-        json.loads(start(["benchmarks.predict.plan_steps", *texts], ranks).splitlines()[-1])["wall"]
+        json.loads(start(["benchmarks.predict.plan_steps", "--quiet", *texts], ranks).splitlines()[-1])[
+            "wall"
+        ]
         for _ in range(LAUNCHES)
     ]
     return {text: list(own) for text, own in zip(texts, zip(*launches, strict=True), strict=True)}
