@@ -175,8 +175,8 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
         (["search", "gpt", "--ranks", "2"], "--calibration DIR is missing"),
         (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
         (
-            ["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "wire"],
-            "does not compare encodings yet",
+            ["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "ordering"],
+            "the guarantee decides the order of a plan",
         ),
         (
             ["search", "gpt", "--ranks", "11", "--machine", "x"],
