@@ -92,7 +92,7 @@ class Prices:
         laid = laid_out(program, times, messages, size if device is None else device.node, fit)
         replays = int(np.clip(MOST // max(laid.costs.size, 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
-        quiet, hidden, exposed = laid.quiet(), laid.quiet(beside=False), laid.exposed()
+        exposed = laid.exposed
         worked = (laid.work + laid.rest).sum(axis=(0, 1)) + laid.costs.sum(axis=0)
         if device is None:
             rate = self._rate(calibration, replays, rate_rng)
@@ -106,7 +106,7 @@ class Prices:
             )
             found = self._noisy(laid, calibration, size, noise_rng, rng, rate)
         else:  # no noise was measured
-            found = quiet
+            found = laid.quiet
         memory = np.empty(size)
         for of in program.classes:
             memory[list(of.ranks)] = sum(of.memory) if device is None else device_memory(device, *of.memory)
@@ -117,8 +117,8 @@ class Prices:
             )
         return Priced(
             program, laid.work.sum(axis=(0, 1)), laid.rest.sum(axis=(0, 1)), laid.costs.sum(axis=0) + exposed,
-            _above(laid.beside.sum(axis=0) - exposed), _above(hidden.wall[0] - worked), found, clock, memory, laid.each,
-            hashes, (*laid.marks, *messages.extrapolated), fit,
+            _above(laid.beside.sum(axis=0) - exposed), _above(laid.hidden.wall[0] - worked), found, clock, memory,
+            laid.each, hashes, (*laid.marks, *messages.extrapolated), fit,
         )  # fmt: skip
 
     def _works(self, calibration: Calibration) -> WorkTimes:
@@ -136,8 +136,8 @@ class Prices:
                     laid = laid_out(program, self._works(calibration), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
-                quiet = float(laid.quiet().wall[0])
-                exposed = float(laid.costs.sum(axis=0).mean()) + laid.exposed()
+                quiet = float(laid.quiet.wall[0])
+                exposed = float(laid.costs.sum(axis=0).mean()) + laid.exposed
                 noise_rng, rng = np.random.default_rng(0).spawn(2)
                 noisy = self._noisy(laid, calibration, program.size, noise_rng, rng, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
@@ -252,7 +252,7 @@ def prediction_of(priced: Priced) -> Prediction:
         ranks=program.size,
         quantiles=quantiles_of(priced.samples),
         model=MODEL,
-        mesh=",".join(f"{name}={n}" for name, n in program.mesh.items()),
+        mesh=programs.mesh_text(program.mesh),
         clock="wall" if priced.clock == "wall" else "cpu",
         regions={name: float(part.mean()) for name, part in parts.items()},
         traces=priced.calibrations if len(priced.calibrations) > 1 else (),

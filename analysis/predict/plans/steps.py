@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import prod
@@ -40,10 +41,12 @@ class Messages(Protocol):
 
 @dataclass(frozen=True)
 class Laid:
-    """A step to be replayed. `each`, `errors` (works,): seconds of a call of each work, and of their logarithms;
-    `rest_error` of what is between calls; what of them was not measured (`marks`). `work`, `rest` (2, waits + 1,
-    ranks): seconds of kernels, and of all between them, as of `_segments`. `costs`, `beside` (waits, ranks): seconds of
-    messages in which ranks do nothing else, and in which messages pass while ranks work."""
+    """A step to be replayed.
+
+    `each` (works,): seconds of a call of each work. `errors` (works,): standard deviations of their logarithms;
+    `rest_error`: that of the time between calls. `marks`: the works that were not measured. `work`, `rest`, both
+    (2, waits + 1, ranks): seconds of kernels, and between them (`_segments`). `costs`, `beside`, both (waits, ranks):
+    seconds of messages for which ranks stop, and of messages that pass while ranks work."""
 
     each: np.ndarray
     errors: np.ndarray
@@ -60,20 +63,27 @@ class Laid:
         """Seconds of the rank with most to do."""
         return (
             float((self.work + self.rest).sum(axis=(0, 1)).max() + self.costs.sum(axis=0).max())
-            + self.exposed()
+            + self.exposed
         )
 
-    def quiet(self, beside: bool = True) -> Replays:
-        """One replay without noise; if not `beside`, messages beside work take no time."""
-        waits = self.step.waits if beside else [replace(wait, beside=None) for wait in self.step.waits]
+    @cached_property
+    def quiet(self) -> Replays:
+        """One replay without noise."""
+        return simulate([self.step], 1, self.work.shape[-1], Quiet(), np.ones(1), np.random.default_rng(0))
+
+    @cached_property
+    def hidden(self) -> Replays:
+        """The same, if messages beside work took no time."""
+        if not self.beside.any():
+            return self.quiet
+        waits = [replace(wait, beside=None) for wait in self.step.waits]
         step = replace(self.step, waits=waits)
         return simulate([step], 1, self.work.shape[-1], Quiet(), np.ones(1), np.random.default_rng(0))
 
+    @property
     def exposed(self) -> float:
         """By how many seconds messages beside work make the step longer."""
-        if not self.beside.any():
-            return 0.0
-        return max(float(self.quiet().wall[0] - self.quiet(beside=False).wall[0]), 0.0)
+        return max(float(self.quiet.wall[0] - self.hidden.wall[0]), 0.0)
 
 
 def laid_out(

@@ -21,12 +21,9 @@ def seen(rows, begin: int, size: int, causal: bool, dtype) -> Iterator[tuple[sli
     if not causal or rows.is_meta:
         yield slice(0, rows.shape[0]), None
         return
-    first, behind, end = (
-        int((rows >= begin).long().argmax()) if bool((rows >= begin).any()) else rows.shape[0],
-        int((rows >= begin + size).long().argmax()) if bool((rows >= begin + size).any()) else -1,
-        int((rows >= 0).sum()),
-    )
-    behind = end if behind < 0 else behind
+    known = rows[rows >= 0]
+    first, behind = torch.searchsorted(known, torch.tensor([begin, begin + size])).tolist()
+    end = len(known)
     if first < behind:
         inside = rows[first:behind, None] >= torch.arange(begin, begin + size)
         yield slice(first, behind), torch.where(inside, 0.0, -torch.inf).to(dtype)
