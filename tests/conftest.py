@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import zlib
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -21,7 +22,8 @@ sys.dont_write_bytecode = False  # rewriting the asserts of all tests takes long
 settings.register_profile(
     "tests", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# Properties that leave the number of their examples open get 15 of them in `make test`, and 50 in `make test-all`.
+# Properties that leave the number of their examples open get 15 of them in `make test`, and 50 in `make test-all`,
+# unless that runs a share of the slow tests.
 settings.register_profile("quick", settings.get_profile("tests"), max_examples=15)
 
 # Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
@@ -38,12 +40,30 @@ LONG = (
 READERS = ("tests/test_rooms.py", "tests/test_private_names.py", "tests/miniapps/test_doors.py")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--slow-share",
+        metavar="K/N",
+        type=share,
+        help="of the slow tests the K-th of N shares, K from 1: 2/3",
+    )
+
+
+def share(text):
+    """(K, N) of the text K/N."""
+    k, n = (int(number) for number in text.split("/"))
+    if not 1 <= k <= n:
+        raise ValueError(f"{text}: there are shares 1/{n} to {n}/{n}")
+    return k, n
+
+
 def pytest_configure(config):
-    """Fewer examples where slow tests are left out; ranks that wait leave the cores to others."""
+    """Fewer examples where slow tests are left out, or most of them; ranks that wait leave the cores to others."""
     from tests.launch import let_waiting_ranks_sleep
 
     let_waiting_ranks_sleep()
-    settings.load_profile("quick" if config.option.markexpr == "not slow" else "tests")
+    quick = config.option.markexpr == "not slow" or config.option.slow_share
+    settings.load_profile("quick" if quick else "tests")
 
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -62,6 +82,11 @@ def pytest_sessionfinish():
     ranks.end()
 
 
+def share_of(item, n):
+    """1 to n: the share of a slow test, by its name without parameters."""
+    return zlib.crc32(item.nodeid.partition("[")[0].encode()) % n + 1
+
+
 def pytest_xdist_make_scheduler(config, log):
     """A worker takes a whole file, or all files under mpirun, or all that read the code."""
     from xdist.scheduler import LoadScopeScheduling
@@ -74,8 +99,13 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """Long files first, otherwise as collected."""
+def pytest_collection_modifyitems(config, items):
+    """A share of the slow tests, if one is asked for; long files first, otherwise as collected."""
+    if config.option.slow_share:
+        k, n = config.option.slow_share
+        others = [item for item in items if item.get_closest_marker("slow") and share_of(item, n) != k]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
     items.sort(
         key=lambda item: next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
     )

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kernels
@@ -48,7 +49,9 @@ def build(mpicxx: str | None, static: bool = False) -> Path:
     compiler = mpi_compiler(mpicxx)
     shared = [path for folder in ("include", "native", "library") for path in (SHARED / folder).glob("*.hpp")]
     sources = [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *shared]
-    flags = [*FLAGS, f"-DFPNA_STATIC={rawlog.VERSION}"] if static else [*FLAGS, "-shared"]
+    flags = [*FLAGS, f"-DFPNA_STATIC={rawlog.VERSION}"] if static else [*FLAGS]
+    units = [SOURCES / unit for unit in (STATIC_UNITS if static else UNITS)]
+    link = ["ld", "-r"] if static else [compiler, "-shared", "-pthread"]
     made = cache() / f"observe-{digest(compiler, flags, sources)}{'.o' if static else '.so'}"
     with open(made.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a node build it once
@@ -59,13 +62,8 @@ def build(mpicxx: str | None, static: bool = False) -> Path:
                 names = functions.counted_names(functions.declared(header))
                 (Path(written) / COUNTED).write_text(definitions(names, header))
                 command = [compiler, *flags, "-I", str(SHARED), "-I", written]
-                if static:
-                    objects = [f"{written}/{Path(unit).stem}.o" for unit in STATIC_UNITS]
-                    for unit, target in zip(STATIC_UNITS, objects, strict=True):
-                        compiled([*command, "-c", "-o", target, str(SOURCES / unit)])
-                    compiled(["ld", "-r", "-o", str(draft), *objects])
-                else:
-                    compiled([*command, "-o", str(draft), *(str(SOURCES / unit) for unit in UNITS), "-ldl"])
+                made_of = objects(command, units, written)
+                compiled([*link, "-o", str(draft), *made_of, *([] if static else ["-ldl"])])
             draft.rename(made)
     return made
 
@@ -119,6 +117,18 @@ def compiled(command: list[str], source: str = "", what: str = "the library that
     if done.returncode:
         raise UsageError(f"{command[0]} cannot build {what}:\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+def objects(
+    command: list[str], sources: Iterable[Path], folder: str, what: str = "the library that records calls"
+) -> list[str]:
+    """The object files in `folder` that `command` compiles, as many at once as there are cores. Raises UsageError."""
+    paths = {source: f"{folder}/{source.stem}.o" for source in sources}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(
+            pool.map(lambda at: compiled([*command, "-c", "-o", at[1], str(at[0])], what=what), paths.items())
+        )
+    return list(paths.values())
 
 
 def digest(compiler: str, flags: Iterable[str], sources: Iterable[Path]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 import kernels
 from kernels import __version__
 from miniapps.errors import UsageError
-from miniapps.programs.building import cache, compiled, digest, mpi_compiler
+from miniapps.programs.building import cache, compiled, digest, mpi_compiler, objects
 
 KERNELS = Path(kernels.__file__).parent
 SOURCES = KERNELS / "library"
@@ -116,15 +116,13 @@ def _make(draft: Path, prefix: Path, cxx: str, flags: list[str], fortran: str | 
     for header in HEADERS:
         shutil.copy(SOURCES / header, include)
     with tempfile.TemporaryDirectory() as made:
-        objects = []
-        for unit in UNITS if serial else (*UNITS, *WITH_MPI):
-            objects.append(f"{made}/{Path(unit).stem}.o")
-            compiled([cxx, *flags, "-c", "-o", objects[-1], str(SOURCES / unit)], what=WHAT)
+        units = UNITS if serial else (*UNITS, *WITH_MPI)
+        made_of = objects([cxx, *flags], [SOURCES / unit for unit in units], made, WHAT)
         exports = Path(made) / "exports"
         exports.write_text(EXPORTS)
         shared = ["-shared", "-fopenmp", f"-Wl,--version-script={exports}", "-Wl,-soname,libfpna.so"]
-        compiled([cxx, *shared, "-o", str(lib / "libfpna.so"), *objects], what=WHAT)
-        compiled(["ar", "rcs", str(lib / "libfpna.a"), *objects], what=WHAT)
+        compiled([cxx, *shared, "-o", str(lib / "libfpna.so"), *made_of], what=WHAT)
+        compiled(["ar", "rcs", str(lib / "libfpna.a"), *made_of], what=WHAT)
         if fortran:
             command = [fortran, *FORTRAN_FLAGS, "-J", str(include), "-c", "-o", f"{made}/fortran.o"]
             compiled([*command, str(SOURCES / FORTRAN)], what=WHAT)

@@ -199,7 +199,7 @@ def test_a_program_in_c_is_observed_from_the_wheel(installed, crowded):
     source = ROOT / "tests" / "mpi" / "preload" / "wildcard.c"
     subprocess.run([compiler, "-g", "-o", here / "wildcard", source], check=True, capture_output=True)
     fpna = [str(installed / "bin" / "fpna"), "run", "--out", "observed", "--", "./wildcard", "2"]
-    run = run_mpi(3, fpna, env=env, cwd=here)
+    run = run_mpi(3, fpna, env=env, cwd=here, timeout=400)  # it compiles what records first
     assert run.returncode == 0, run.stdout + run.stderr
     shown = run_python([str(installed / "bin" / "fpna"), "show", "observed"], env, cwd=here)
     assert "source:MPI_Recv at collect (wildcard.c:14)" in shown.stdout
