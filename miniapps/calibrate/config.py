@@ -48,7 +48,8 @@ class Calibrate:
     )
     plans: tuple[str, ...] = option(
         (),
-        help="plans whose kernels to measure: 'gpt dp width=64..256 data=1..2'; may be given several times",
+        help="plans whose kernels to measure: 'gpt dp width=64..256 data=1..2', or of a module of yours: "
+        "'mine.py:Model inputs=\"float32[32,784] int64[32]\" loss=cross_entropy'; may be given several times",
         role="control",
         flag="--plan",
         effect="size",

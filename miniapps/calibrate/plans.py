@@ -1,4 +1,5 @@
-"""The plans that a calibration draws: of the partitioned models, and of applications with a module `drawn`.
+"""The plans that a calibration draws: of the partitioned models, of modules of the user's own, and of applications with
+a module `drawn`.
 
 Such a module has `space_of(text)`, whose `draw(rng)` returns a step that `str` writes as text again. Of a step it has
 `memory(step)`, the bytes that a rank needs; `program(step, threads)`, what each of its `ranks` does;
@@ -18,6 +19,7 @@ import numpy as np
 from kernels.guarantees import known
 from miniapps import applications
 from miniapps.partition import models
+from miniapps.partition.own.loading import is_name
 from miniapps.partition.pricing import space
 
 
@@ -33,13 +35,14 @@ def drawn_from(texts: Sequence[str], count: int, seed: int) -> list[tuple[Any | 
     rng = np.random.default_rng([seed, 2])
     spaces = [space_of(text) for text in texts]
     drawn = dict.fromkeys(str(space.draw(rng)) for space in spaces for _ in range(count))
-    return [(drawing(text.split()[0]), space_of(text).draw(rng)) for text in drawn]
+    return [(drawing(space.words_of(text)[0]), space_of(text).draw(rng)) for text in drawn]
 
 
 def space_of(text: str) -> Any:
     """The space that a text describes. Raises UsageError, ChoiceError."""
-    name = (text.split() or [""])[0]
+    name = space.words_of(text)[0]
     if (own := drawing(name)) is not None:
         return own.space_of(text)
-    known("model of --plan", name, (*models.names(), *filter(drawing, applications.names())))
+    if not is_name(name):
+        known("model of --plan", name, (*models.names(), *filter(drawing, applications.names())))
     return space.space_of(text)

@@ -25,6 +25,7 @@ from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.problem import OwnProblem, own_problem
 from miniapps.partition.planning import recipes
 from miniapps.partition.pricing.candidates import require_searchable
+from miniapps.partition.pricing.space import OF_OWN
 
 if TYPE_CHECKING:
     from miniapps.partition.search import Searched
@@ -102,7 +103,7 @@ def problem_of(options: argparse.Namespace) -> models.Problem:
                 f"--{name}: belongs to a module of yours; {options.model} has its own, so leave it out"
             )
     model = models.model(options.model)
-    known("recipe", options.recipe, tuple(model.RECIPES))
+    model.require(options.recipe)
     return model
 
 
@@ -127,7 +128,8 @@ def searched(options: argparse.Namespace) -> Searched:
     if not (options.calibration or options.machine):
         raise UsageError(
             "--calibration DIR is missing: the search compares prices; time kernels and messages by mpirun -n "
-            f"{options.ranks} fpna calibrate --out cal --plan '{options.model}', or give a machine file (--machine)"
+            f"{options.ranks} fpna calibrate --out cal --plan '{_in_words(options)}', or give a machine file "
+            "(--machine)"
         )
     dimensions = [name.strip() for name in options.search.split(",")]
     require_searchable(dimensions)
@@ -145,11 +147,16 @@ def searched(options: argparse.Namespace) -> Searched:
     )
 
 
+def _in_words(options: argparse.Namespace) -> str:
+    """The model of the options, as in `calibrate --plan`."""
+    pairs = ((key, getattr(options, key, None)) for key in OF_OWN)
+    given = (f'{key}="{value}"' for key, value in pairs if value is not None and value != 1)
+    return " ".join([options.model, *(given if is_name(options.model) else ())])
+
+
 def graph_of(found: Asked, quick: bool) -> Graph:
     """The graph of a problem, without memory for numbers. `quick`: one of many equal layers is exported for all, so
     that values have other names than in a run. Raises ExportError."""
-    if isinstance(found.problem, OwnProblem):
-        return found.problem.graph
     from miniapps.partition.capture import shapes
 
     of = shapes.graph_of if quick and many_layers(found) else shapes.shapes_of

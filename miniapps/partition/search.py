@@ -21,7 +21,6 @@ from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.flops import model_flops
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
-from miniapps.partition.own.problem import OwnProblem
 from miniapps.partition.planning.recipes import plan_of
 from miniapps.partition.pricing.bounds import least_bytes, least_seconds, limits_of
 from miniapps.partition.pricing.candidates import Candidate, candidates, deck_for
@@ -129,8 +128,6 @@ class Programs:
 
     def graph(self, one: Candidate) -> Graph:
         """The graph of a candidate's step."""
-        if isinstance(self.model, OwnProblem):
-            return self.model.graph
         if one.micro_batches not in self.graphs:
             from miniapps.partition.capture.shapes import graph_of
 

@@ -1,10 +1,14 @@
 """`fpna partition run`: modules of the user's have one hash on every mesh, and torch's gradients."""
 
+import json
 import re
 from functools import cache
 
 import pytest
 
+from miniapps.trace import read
+from miniapps.trace.schema import rank_file
+from tests.launch import run_python
 from tests.mpi.sectioned import PROGRAMS
 from tests.ranks import on_ranks
 
@@ -67,6 +71,36 @@ def test_one_hash_on_every_mesh(name):
     assert len({digest for digest, _ in found}) == 1, found
     errors = [error for _, error in found]
     assert errors == [None] * 4 if name in ("dropping", "Tied") else max(errors) < 1e-5
+
+
+@pytest.mark.slow
+def test_two_ranks_calibrate_an_own_module_and_its_recipes_are_compared(tmp_path):
+    plan = f"{FILE}:Perceptron 'inputs={CLASSES[3]}' loss=cross_entropy dp|tp ranks=2 guarantee=none"
+    what = [word for part in ("programs", "collectives") for word in ("--what", part)]
+    few = [
+        "--budget",
+        "0",
+        *what,
+        "--plan",
+        plan,
+        "--programs",
+        "6",
+        "--reduction",
+        "library",
+        "--no-progress",
+    ]
+    run = on_ranks(2, ["-m", "miniapps.calibrate", *few, "--out", str(tmp_path / "cal")], timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    names = read(tmp_path / "cal" / rank_file(0)).names
+    assert sum(name.startswith(f"step {FILE}:Perceptron") for name in names) == 2
+    asked = [f"{FILE}:Perceptron", *CLASSES, "--recipe", "dp,tp", "--ranks", "2"]
+    found = run_python(
+        ["-m", "miniapps.partition", "search", *asked, "--calibration", str(tmp_path / "cal"), "--json"]
+    )
+    assert found.returncode == 0, found.stderr
+    plans = json.loads(found.stdout)["price"]["tables"]["plans"]
+    assert sorted(row["title"].split(", ")[1].split()[0] for row in plans) == ["dp", "tp"]
+    assert all(row["compute_s"] > 0 and row["communication_s"] > 0 for row in plans)
 
 
 def test_a_refusal_ends_all_ranks_with_one_sentence():

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kernels.guarantees import known
 from miniapps.learning import discovery
 from miniapps.partition.cuts.axes import Axis
+from miniapps.partition.graphs.graph import Graph
 from miniapps.runner.config import option
 
 
@@ -55,6 +57,15 @@ class Problem(ABC):
     STACK: str = ""
     WHOLE: tuple[str, ...] = ()
     BLOCKS: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def exported(self) -> Graph | None:
+        """The graph of a step, if it is known without sizes."""
+        return None
+
+    def require(self, recipe: str) -> None:
+        """Raise ChoiceError for a recipe that the problem lacks."""
+        known("recipe", recipe, tuple(self.RECIPES))
 
     def refused(self, deck: Any) -> str:
         """The reason why these sizes are impossible, "" if they are possible."""

@@ -52,6 +52,10 @@ class OwnProblem(Problem):
         with own_code(f"{self.name}: forward"):
             return export(self._module, self.given.tensors, self.call, self.parts)
 
+    @property
+    def exported(self) -> Graph:
+        return self.graph
+
     @cached_property
     def pairs(self) -> Pairs:
         """The pairs of linear layers."""

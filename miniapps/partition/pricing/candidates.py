@@ -109,9 +109,13 @@ def _every(
 ) -> Iterator[Candidate]:  # fmt: skip
     """All candidates, those too that the sizes do not allow."""
     usual = micro_batches(deck)
-    micros = (
-        _divisors(deck.samples) if "micro-batches" in search and hasattr(deck, "micro_batches") else [usual]
-    )
+    divided = "micro-batches" in search and hasattr(deck, "micro_batches")
+    if divided and model.exported is not None:
+        raise UsageError(
+            "--search micro-batches: each number of them is another export of a module of yours; search once for each "
+            "--micro-batches"
+        )
+    micros = _divisors(deck.samples) if divided else [usual]
     levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
     wires = [PLAIN, *WIRES] if "wire" in search else [wire]
     for recipe in recipes:

@@ -5,13 +5,17 @@
 A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range, and
 `feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
 without an axis of the mesh one rank along it, without a guarantee none and layout. `wire=fp8` names lossy wires of
-gradients.
+gradients. A module of the user's own has what the options of `explain` say of it:
+
+    mine.py:Model dp|tp inputs="int64[8,16] int64[8,16]" loss=cross_entropy ranks=2
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from math import log, prod
 from typing import Any
 
@@ -26,10 +30,14 @@ from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, re
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.graphs.repeat import split
+from miniapps.partition.own.loading import is_name
+from miniapps.partition.own.losses import LOSSES
+from miniapps.partition.own.problem import own_problem
 from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
 from miniapps.untrusted.program import mesh_text
 
 GUARANTEE, RANKS, WIRE = "guarantee", "ranks", "wire"
+INPUTS, LOSS, LAYERS, PARTS = OF_OWN = ("inputs", "loss", "layers", "micro_batches")
 USUAL = ("none", "layout")  # guarantees
 TRIES = 1000  # draws before the ranges count as impossible
 Choices = tuple[Any, ...] | range
@@ -37,7 +45,8 @@ Choices = tuple[Any, ...] | range
 
 @dataclass(frozen=True)
 class Drawn:
-    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee, with gradients over a wire."""
+    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee, with gradients over a wire. `own`: the
+    pairs of OF_OWN, of a module of the user's own."""
 
     model: str
     recipe: str
@@ -45,6 +54,17 @@ class Drawn:
     mesh: Mapping[str, int]
     level: str
     wire: str = PLAIN
+    own: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def problem(self) -> models.Problem:
+        """The model."""
+        return problem_of(self.model, self.own)
+
+    @property
+    def deck(self) -> Any:
+        """The sizes of the model. Raises UsageError, ChoiceError."""
+        return deck_of(self.problem, {name: str(n) for name, n in self.sizes.items()})
 
     @property
     def ranks(self) -> int:
@@ -54,13 +74,15 @@ class Drawn:
     def __str__(self) -> str:
         pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), *self.mesh.items()))
         wire = [f"{WIRE}={self.wire}"] * (self.wire != PLAIN)
-        return " ".join([self.model, self.recipe, *pairs, f"{GUARANTEE}={self.level}", *wire])
+        own = (f"{key}={value}" for key, value in self.own)
+        return shlex.join([self.model, self.recipe, *own, *pairs, f"{GUARANTEE}={self.level}", *wire])
 
 
 @dataclass(frozen=True)
 class Space:
     """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh, guarantees and wires. `following`:
-    sizes that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`."""
+    sizes that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`. `own`: as of
+    `Drawn`."""
 
     model: str
     recipes: tuple[str, ...]
@@ -70,6 +92,7 @@ class Space:
     following: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     ranks: int = 0
     wires: tuple[str, ...] = (PLAIN,)
+    own: tuple[tuple[str, str], ...] = ()
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
@@ -77,7 +100,7 @@ class Space:
         reason = ""
         for _ in range(TRIES):
             recipe = self.recipes[rng.integers(len(self.recipes))]
-            carriers = set(models.model(self.model).RECIPES[recipe].values())
+            carriers = set(problem_of(self.model, self.own).RECIPES[recipe].values())
             sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
             sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
             names = sorted(carriers)
@@ -88,7 +111,7 @@ class Space:
                 mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
             level = self.levels[rng.integers(len(self.levels))]
             wire = self.wires[rng.integers(len(self.wires))] if len(self.wires) > 1 else self.wires[0]
-            drawn = Drawn(self.model, recipe, sizes, mesh, level, wire)
+            drawn = Drawn(self.model, recipe, sizes, mesh, level, wire, self.own)
             try:
                 require_possible(drawn)
             except (UsageError, ChoiceError, AxisError) as error:
@@ -99,10 +122,15 @@ class Space:
 
 
 def space_of(text: str) -> Space:
-    """The space that a text describes. Raises UsageError, ChoiceError."""
-    name, *words = text.split() or [""]
-    known("model of --plan", name, models.names())
-    model = models.model(name)
+    """The space that a text describes. Exports a module of the user's own. Raises UsageError, ChoiceError."""
+    name, *words = words_of(text)
+    own = tuple((key, value) for key, _, value in (word.partition("=") for word in words) if key in OF_OWN)
+    if is_name(name):
+        words = [word for word in words if word.partition("=")[0] not in OF_OWN]
+    else:
+        known("model of --plan", name, models.names())
+        own = ()
+    model = problem_of(name, own)
     there = {each.name for each in fields(model.Deck)}
     axes = {axis for recipe in model.RECIPES.values() for axis in recipe.values()}
     recipes: tuple[str, ...] = ()
@@ -117,7 +145,7 @@ def space_of(text: str) -> Space:
         if not sign:
             recipes = tuple(word.split("|"))
             for recipe in recipes:
-                known(f"recipe of {name} in --plan", recipe, tuple(model.RECIPES))
+                model.require(recipe)
         elif key == GUARANTEE:
             levels = tuple(value.split("|"))
             for level in levels:
@@ -142,7 +170,29 @@ def space_of(text: str) -> Space:
     usual = (
         recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
     )  # rank 0 of a pipeline has the kernels of its stage alone
-    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks, wires)
+    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks, wires, own)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as a shell divides them. Raises UsageError."""
+    try:
+        return shlex.split(text) or [""]
+    except ValueError as error:
+        raise UsageError(f"--plan {text}: {error}; close the quotation marks") from error
+
+
+@cache
+def problem_of(name: str, own: tuple[tuple[str, str], ...]) -> models.Problem:
+    """A model of this package, or a module of the user's own with the pairs `own`. Raises UsageError, ChoiceError."""
+    if not is_name(name):
+        return models.model(name)
+    given = dict(own)
+    if not given.get(INPUTS):
+        raise UsageError(f'--plan {name}: say what its inputs are: {INPUTS}="float32[32,784] int64[32]"')
+    if LOSS in given:
+        known("loss in --plan", given[LOSS], LOSSES)
+    parts = number(given.get(PARTS, "1"), f"--plan {name}: {PARTS}")
+    return own_problem(name, given[INPUTS], given.get(LOSS), parts, given.get(LAYERS))
 
 
 def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
@@ -157,10 +207,8 @@ def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
 
 def require_possible(drawn: Drawn) -> None:
     """Raise UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not fit each other."""
-    model = models.model(drawn.model)
-    deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
-    carriers = model.RECIPES[drawn.recipe]
-    require_blocks(chosen(model, deck, carriers), _mesh(drawn, carriers))
+    carriers = drawn.problem.RECIPES[drawn.recipe]
+    require_blocks(chosen(drawn.problem, drawn.deck, carriers), _mesh(drawn, carriers))
     require_wire(drawn.wire, drawn.level)
 
 
@@ -169,8 +217,7 @@ def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
     `require_possible`."""
     from miniapps.partition.capture.shapes import graph_of
 
-    model = models.model(drawn.model)
-    deck = deck_of(model, {name: str(n) for name, n in drawn.sizes.items()})
+    model, deck = drawn.problem, drawn.deck
     carriers = model.RECIPES[drawn.recipe]
     mesh, inputs, parts = _mesh(drawn, carriers), model.inputs(deck), micro_batches(deck)
     plan = plan_of(model, deck, graph_of(model, deck), list(carriers))

@@ -1,6 +1,7 @@
 """Plans as programs to be priced: spaces of plans, rehearsed steps, all meshes of some ranks, the commands."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,6 +44,8 @@ devices = 2
 latency = 1e-6
 bandwidth = 1e10
 """
+OWN = Path(__file__).parents[2] / "mpi" / "programs" / "own_modules.py"
+PERCEPTRON = f"{OWN}:Perceptron 'inputs=float32[6,6] int64[6]' loss=cross_entropy"
 FEW = "layers=1 tokens=8 samples=4 batch=4 width=16 feedforward=32"
 
 
@@ -63,6 +66,9 @@ def test_draws_fit_their_ranges_and_each_other():
         assert set(one.mesh) == ({"data"} if one.recipe == "dp" else {"model"})
         assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
     assert {one.ranks for one in drawn("gpt dp+tp ranks=4")} == {4}
+    for one in drawn(f"{PERCEPTRON} batch=2|3 ranks=2"):
+        assert one.ranks == 2 and one.recipe != "pp"
+        assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
     assert list(shares(4, 2)) == [(1, 4), (2, 2), (4, 1)]
 
 
@@ -70,13 +76,24 @@ def test_draws_fit_their_ranges_and_each_other():
     ("text", "message"),
     [
         ("", "unknown model of --plan"),
-        ("gpt nope", "unknown recipe of gpt in --plan"),
+        ("gpt nope", "unknown recipe 'nope'"),
         ("gpt depth=3", "unknown size of gpt in --plan"),
         ("gpt width=9..3", "the first number of a range is its least"),
         ("gpt width=a", "give a whole number"),
         ("gpt guarantee=fast", "unknown guarantee in --plan"),
         ("gpt feedforward=4*depth", "that feedforward in --plan follows"),
         ("gpt dp width=5", "none of 1000 draws is possible"),
+        ("gpt 'dp", "close the quotation marks"),
+        ("gpt loss=mse", "unknown size of gpt in --plan"),
+        (f"{OWN}:Perceptron dp", "say what its inputs are"),
+        (f"{OWN}:Absent inputs=float32[6,6]", "has no 'Absent'"),
+        (f"{OWN}:Perceptron inputs=float32[6,6] loss=square", "unknown loss in --plan"),
+        (f"{PERCEPTRON} pp", "no layers are stages"),
+        (f"{PERCEPTRON} micro_batches=5", "a multiple of 5"),
+        (f"{PERCEPTRON} micro_batches=none", "give a whole number"),
+        (f"{PERCEPTRON} width=5", "unknown size of .* in --plan"),
+        (f"{PERCEPTRON} dp data=7", "none of 1000 draws is possible"),
+        ("nowhere.py:Model inputs=float32[6,6]", "there is no file"),
     ],
 )
 def test_spaces_that_are_none_are_refused(text, message):
