@@ -35,7 +35,7 @@ either_library = pytest.mark.parametrize(
 """Decorator: as `libraries`, where the program does the same with each: with the first one only in `make test`."""
 
 
-def run_mpi(n, argv, library="mpich", env=None, timeout=120, cwd=None):
+def run_mpi(n, argv, library="mpich", env=None, timeout=240, cwd=None):
     """Run `python argv...` on `n` ranks and return the subprocess.CompletedProcess, with text output.
 
     The ranks import this checkout and compute with one thread each. `env` is added to the environment
@@ -48,7 +48,7 @@ def run_mpi(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     )
 
 
-def run_python(argv, env=None, timeout=120, cwd=None):
+def run_python(argv, env=None, timeout=240, cwd=None):
     """Run `python argv...` without mpirun; otherwise as `run_mpi`."""
     return run_command([sys.executable, *argv], env or {}, timeout, cwd)
 

@@ -29,7 +29,7 @@ SERVE = ROOT / "tests" / "mpi" / "programs" / "serve.py"
 _jobs = {}
 
 
-def on_ranks(n, argv, library="mpich", env=None, timeout=120, cwd=None):
+def on_ranks(n, argv, library="mpich", env=None, timeout=240, cwd=None):
     """Run `python argv...` on `n` of the ranks that are there, in this environment; otherwise as `run_mpi`."""
     started = RANKS_ELSEWHERE if env else min(ranks for ranks in RANKS if ranks >= n)
     which = library, started, *sorted((env or {}).items())

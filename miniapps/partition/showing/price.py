@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from miniapps.errors import UsageError
 from miniapps.partition.showing.explain import table
 from miniapps.system.environment import without_rank
+from miniapps.system.python import module
 from miniapps.untrusted.program import Program, to_json
 
 PARTS = ("compute", "overhead", "communication", "overlapped", "waiting")  # of a step
@@ -35,7 +35,7 @@ def priced(
         given += ["--ledger", ledger] if ledger else []
         words = ["price", *map(str, paths), *given, "--clock", clock, "--json"]
         ended = subprocess.run(
-            [sys.executable, "-m", "analysis", *words],
+            module("analysis", *words),
             env=without_rank("SLURM_", "RANK", "WORLD_SIZE"), capture_output=True, text=True, check=False,
         )  # fmt: skip
     if ended.returncode:
