@@ -103,9 +103,9 @@ def pytest_collection_modifyitems(config, items):
     """A share of the slow tests, if one is asked for; long files first, otherwise as collected."""
     if config.option.slow_share:
         k, n = config.option.slow_share
-        others = [item for item in items if item.get_closest_marker("slow") and share_of(item, n) != k]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+        left_out = {item for item in items if item.get_closest_marker("slow") and share_of(item, n) != k}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(
         key=lambda item: next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
     )

@@ -17,7 +17,7 @@ from miniapps.partition.planning.recipes import micro_batches
 def graph_of(model: Problem, deck: Any) -> Graph:
     """The graph of a model's step. If layers are repeated, its values have other names than those of `shapes_of`, and
     so its plan has another hash. Raises ExportError."""
-    if model.exported is None and model.STACK and deck.layers > TEMPLATE:
+    if model.STACK and deck.layers > TEMPLATE:
         try:
             graph = _of_micro_batch(model, replace(deck, layers=TEMPLATE))
             return repeated(stacked.repeated(graph, model.STACK, deck.layers), micro_batches(deck))
