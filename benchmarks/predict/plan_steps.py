@@ -1,6 +1,9 @@
 """Times steps of plans, given as texts (`miniapps.calibrate.plans`); rank 0 prints one line of JSON.
 
 mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guarantee=none" ...
+
+Shared processors are slower for seconds or minutes at a time. So the plans are held together and visited in `ROUNDS`,
+each in another order; a plan's time is the median over all its steps, which such a time hits for a part of them only.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from statistics import median
 
 import numpy as np
@@ -19,31 +23,32 @@ from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
 
-WARM, SECONDS, FEWEST = 3, 0.5, 10  # steps before, time and number of the timed ones
+HELD = 20  # plans in memory at once
+ROUNDS = 10
+WARM, SECONDS, FEWEST = 1, 0.05, 2  # of a visit: steps before, time and number of the timed ones
 
 
-def timed(comm, text: str) -> tuple[float, float]:
-    """(wall seconds, CPU seconds of this rank's thread) of a step, median."""
+def made(comm, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
+    """(a step of a plan, what frees it)."""
     own, drawn = drawing(text.split()[0]), space_of(text).draw(np.random.default_rng(0))
     if own is None:
         learner = learner_of(comm, drawn, *prepared(drawn))
-        step, free = learner.step, learner.program.free
-    else:
-        step, free = own.together(comm, drawn)
+        return learner.step, learner.program.free
+    return own.together(comm, drawn)
+
+
+def visit(comm, step: Callable[[], object]) -> list[tuple[float, float]]:
+    """(wall seconds, CPU seconds of this rank's thread) of some steps, one after the other."""
     for _ in range(WARM):
         step()
-    walls, used = [], []
+    found: list[tuple[float, float]] = []
     begun = time.perf_counter()
-    while True:
+    while not comm.bcast(len(found) >= FEWEST and time.perf_counter() - begun > SECONDS):
         comm.Barrier()
         wall, cpu = time.perf_counter(), time.thread_time()
         step()
-        walls.append(time.perf_counter() - wall)
-        used.append(time.thread_time() - cpu)
-        if comm.bcast(len(walls) >= FEWEST and time.perf_counter() - begun > SECONDS):
-            break
-    free()
-    return median(walls), median(used)
+        found.append((time.perf_counter() - wall, time.thread_time() - cpu))
+    return found
 
 
 def main() -> None:
@@ -54,10 +59,18 @@ def main() -> None:
     parser.add_argument("plans", nargs="+", metavar="PLAN")
     add_quiet(parser)
     asked = parser.parse_args()
-    progress, found = Progress("plans", quiet=asked.quiet or comm.rank > 0), []
-    for number, text in enumerate(asked.plans):
-        progress.show(number / len(asked.plans), text)
-        found.append(timed(comm, text))
+    progress = Progress("plans", quiet=asked.quiet or comm.rank > 0)
+    rng, found = np.random.default_rng(comm.bcast(time.time_ns())), []
+    for first in range(0, len(asked.plans), HELD):
+        held = [made(comm, text) for text in asked.plans[first : first + HELD]]
+        times: list[list[tuple[float, float]]] = [[] for _ in held]
+        for number in range(ROUNDS):
+            progress.show((first + len(held) * number / ROUNDS) / len(asked.plans), f"round {number + 1}")
+            for k in rng.permutation(len(held)):
+                times[k] += visit(comm, held[k][0])
+        for _, free in held:
+            free()
+        found += [[median(column) for column in zip(*each, strict=True)] for each in times]
     progress.clear()
     every = comm.gather(found)
     if comm.rank == 0:
