@@ -108,7 +108,7 @@ DOCUMENTS = {
     "partition search": Document(
         columns("""
             model | text
-            price | object | what `fpna price --json` says of all different programs
+            price | object | what `fpna price --json` says of all different programs, without their files
             seconds | number, s | that the search took
         """),
         (

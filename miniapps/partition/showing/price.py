@@ -24,7 +24,8 @@ def priced(
     ledger: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The document of the command, with these values of its options. Rows of the ledger are in the order of the
-    document's plans. Raises UsageError with the command's message."""
+    document's plans; rows have no `file`, since the files of the programs are gone. Raises UsageError with the command's
+    message."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for number, program in enumerate(programs):
@@ -41,7 +42,11 @@ def priced(
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"fpna price ended with exit code {ended.returncode}"]
         raise UsageError(lines[-1].removeprefix("analysis: "))
-    return json.loads(ended.stdout)
+    document = json.loads(ended.stdout)
+    for name in ("plans", "unpriced"):
+        for row in document["tables"][name]:
+            del row["file"]
+    return document
 
 
 def lines_of(document: dict[str, Any], most: int | None = None) -> list[str]:

@@ -179,6 +179,7 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     check(found, "partition search")
     assert len(found["price"]["tables"]["plans"]) == len(found["candidates"]) == 3
+    assert not any("file" in row for table in ("plans", "unpriced") for row in found["price"]["tables"][table])
     assert (
         main(["search", "gpt", "--ranks", "2", *sizes, "--recipe", "dp,tp", "--machine", str(machine)]) == 0
     )
