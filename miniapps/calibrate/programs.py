@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from miniapps.calibrate.cases import Case
-from miniapps.calibrate.plans import drawn_from
+from miniapps.calibrate.plans import drawn_from, draws_of
 from miniapps.learning.optimisers import Adam
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
@@ -44,6 +44,9 @@ def program_cases(ctx) -> list[Case]:
     """Cases of drawn plans: a step of each, of rank 0 of its mesh; and of all ranks if they are as many."""
     options = ctx.config.calibrate
     comm, threads = ctx.comm, ctx.options.threads
+    for draws in draws_of(options.plans, options.programs, ctx.seed) if ctx.rank == 0 else ():
+        if sentence := draws.sentence():
+            ctx.log.warning("--programs %s: %s", options.programs, sentence)
     found = []
     for own, step in drawn_from(options.plans, options.programs, ctx.seed):
         found += _cases(step, comm, threads) if own is None else _cases_of(own, step, comm, threads)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from miniapps.calibrate.config import WHAT
-from miniapps.calibrate.plans import drawn_from, space_of
+from miniapps.calibrate.plans import drawn_from, draws_of
 from miniapps.errors import UsageError
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
@@ -18,8 +16,7 @@ OTHERS = 2**27  # bytes of messages and libraries
 
 def validate(config, options, size: int) -> None:
     """Raises ChoiceError for an unknown reduction, UsageError for a reduction without a schedule."""
-    for text in config.calibrate.plans:
-        space_of(text).draw(np.random.default_rng(options.seed))
+    draws_of(config.calibrate.plans, 1, options.seed)
     if "programs" in config.calibrate.what and not config.calibrate.plans:
         raise UsageError(
             "--what programs: give the plans whose kernels to measure: --plan 'gpt dp width=64..256'"

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from kernels.guarantees import LEVELS, ChoiceError, known
+from kernels.guarantees import LEVELS, known
 from miniapps.dlrm.config import DlrmConfig
 from miniapps.dlrm.validate import complete, validate
 from miniapps.dlrm.validate import memory as need
 from miniapps.embeddings.sharding import SHARDINGS
-from miniapps.errors import UsageError
-from miniapps.partition.pricing.space import GUARANTEE, RANKS, TRIES, USUAL, Choices, choices_of, one_of
+from miniapps.partition.pricing.space import GUARANTEE, RANKS, USUAL, Choices, choices_of, one_of
+from miniapps.partition.pricing.turns import Draws, in_turn
 from miniapps.runner.config import Option, convert
 from miniapps.runner.config import options as known_options
 from miniapps.runner.options import RunOptions
@@ -81,23 +81,23 @@ class Space:
     levels: tuple[str, ...]
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """A step whose sizes fit each other. Raises UsageError if none is found."""
-        reason = ""
-        for _ in range(TRIES):
-            sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
-            sharding = self.shardings[rng.integers(len(self.shardings))]
-            if sharding == MIXED:
-                count = sizes.get("tables", DlrmConfig().embeddings.tables)
-                sharding = ",".join(rng.choice(list(SHARDINGS), count))
-            level = self.levels[rng.integers(len(self.levels))]
-            drawn = Drawn(sharding, sizes, one_of(self.ranks, rng), level)
-            try:
-                drawn.configured()
-            except (UsageError, ChoiceError) as error:
-                reason = str(error)
-                continue
-            return drawn
-        raise UsageError(f"--plan {NAME}: none of {TRIES} draws is possible, the last since {reason}")
+        """A step of the space. Raises as `draws`."""
+        return self.draws(rng, 1).found[0]
+
+    def draws(self, rng: np.random.Generator, count: int) -> Draws:
+        """Steps whose sizes fit each other; shardings and guarantees take turns. Raises UsageError if none is found."""
+        choices = {"sharding": self.shardings, GUARANTEE: self.levels}
+        return in_turn(NAME, choices, count, rng, partial(self.drawn, rng))
+
+    def drawn(self, rng: np.random.Generator, sharding: str, level: str) -> Drawn:
+        """A step with random sizes. Raises UsageError or ChoiceError if they do not fit each other."""
+        sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
+        if sharding == MIXED:
+            count = sizes.get("tables", DlrmConfig().embeddings.tables)
+            sharding = ",".join(rng.choice(list(SHARDINGS), count))
+        found = Drawn(sharding, sizes, one_of(self.ranks, rng), level)
+        found.configured()
+        return found
 
 
 def space_of(text: str) -> Space:

@@ -66,7 +66,7 @@ def test_draws_fit_their_ranges_and_are_text_again():
         ("dlrm guarantee=fast", "unknown guarantee in --plan"),
         ("dlrm rows=9..3", "the first number of a range is its least"),
         ("dlrm width=9999", "--plan dlrm: width: embeddings.columns must be from 1 to 4096"),
-        ("dlrm batch=33", "none of 1000 draws is possible.*choose a multiple of training.micro"),
+        ("dlrm batch=33", "none of [0-9]+ draws is possible.*choose a multiple of training.micro"),
         ("dlrm row-pooled guarantee=layout", "--sharding row-pooled with --aggregate sorted"),
         ("dlrm table,row tables=3", "2 shardings for 3 tables"),
     ],

@@ -15,17 +15,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from math import log, prod
 from typing import Any
 
 import numpy as np
 
-from kernels.guarantees import LEVELS, ChoiceError, known
+from kernels.guarantees import LEVELS, known
 from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.wires import require_wire
@@ -34,12 +33,12 @@ from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.own.problem import own_problem
 from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
+from miniapps.partition.pricing.turns import Draws, in_turn
 from miniapps.untrusted.program import mesh_text
 
 GUARANTEE, RANKS, WIRE = "guarantee", "ranks", "wire"
 INPUTS, LOSS, LAYERS, PARTS = OF_OWN = ("inputs", "loss", "layers", "micro_batches")
 USUAL = ("none", "layout")  # guarantees
-TRIES = 1000  # draws before the ranges count as impossible
 Choices = tuple[Any, ...] | range
 
 
@@ -95,30 +94,30 @@ class Space:
     own: tuple[tuple[str, str], ...] = ()
 
     def draw(self, rng: np.random.Generator) -> Drawn:
-        """A plan of the space whose sizes fit each other; ranges are drawn uniformly in the logarithm. Raises
-        UsageError if none is found."""
-        reason = ""
-        for _ in range(TRIES):
-            recipe = self.recipes[rng.integers(len(self.recipes))]
-            carriers = set(problem_of(self.model, self.own).RECIPES[recipe].values())
-            sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
-            sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
-            names = sorted(carriers)
-            if self.ranks:
-                shapes = list(shares(self.ranks, len(names)))
-                mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
-            else:
-                mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
-            level = self.levels[rng.integers(len(self.levels))]
-            wire = self.wires[rng.integers(len(self.wires))] if len(self.wires) > 1 else self.wires[0]
-            drawn = Drawn(self.model, recipe, sizes, mesh, level, wire, self.own)
-            try:
-                require_possible(drawn)
-            except (UsageError, ChoiceError, AxisError) as error:
-                reason = str(error)
-                continue
-            return drawn
-        raise UsageError(f"--plan {self.model}: none of {TRIES} draws is possible, the last since {reason}")
+        """A plan of the space. Raises as `draws`."""
+        return self.draws(rng, 1).found[0]
+
+    def draws(self, rng: np.random.Generator, count: int) -> Draws:
+        """Plans whose sizes fit each other; recipes, guarantees and wires take turns, and ranges are drawn uniformly in
+        the logarithm. Raises UsageError if none is found."""
+        choices = {"recipe": self.recipes, GUARANTEE: self.levels, WIRE: self.wires}
+        return in_turn(self.model, choices, count, rng, partial(self.drawn, rng))
+
+    def drawn(self, rng: np.random.Generator, recipe: str, level: str, wire: str) -> Drawn:
+        """A plan with random sizes. Raises UsageError, ChoiceError or AxisError if they do not fit each other."""
+        require_wire(wire, level)
+        carriers = problem_of(self.model, self.own).RECIPES[recipe]
+        names = sorted(set(carriers.values()))
+        sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
+        sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
+        if self.ranks:
+            shapes = list(shares(self.ranks, len(names)))
+            mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
+        else:
+            mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
+        found = Drawn(self.model, recipe, sizes, mesh, level, wire, self.own)
+        require_blocks(chosen(found.problem, found.deck, carriers), _mesh(found, carriers))
+        return found
 
 
 def space_of(text: str) -> Space:
@@ -205,16 +204,9 @@ def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
             yield from ((first, *others) for others in shares(ranks // first, axes - 1))
 
 
-def require_possible(drawn: Drawn) -> None:
-    """Raise UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not fit each other."""
-    carriers = drawn.problem.RECIPES[drawn.recipe]
-    require_blocks(chosen(drawn.problem, drawn.deck, carriers), _mesh(drawn, carriers))
-    require_wire(drawn.wire, drawn.level)
-
-
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
-    """(plan, mesh, whole inputs of the model, by micro-batch). Exports the model, which takes seconds. Raises as
-    `require_possible`."""
+    """(plan, mesh, whole inputs of the model, by micro-batch). Exports the model, which takes seconds.
+    Raises UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not fit each other."""
     from miniapps.partition.capture.shapes import graph_of
 
     model, deck = drawn.problem, drawn.deck

@@ -24,8 +24,8 @@ def priced(
     ledger: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The document of the command, with these values of its options. Rows of the ledger are in the order of the
-    document's plans; rows have no `file`, since the files of the programs are gone. Raises UsageError with the command's
-    message."""
+    document's plans; rows have no `file`, since the files of the programs are gone. Raises UsageError with the
+    command's message."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for number, program in enumerate(programs):

@@ -1,6 +1,7 @@
 """Plans as programs to be priced: spaces of plans, rehearsed steps, all meshes of some ranks, the commands."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from analysis.predict.reading.calibration import read_calibration
 from kernels.guarantees import ChoiceError
 from miniapps.calibrate import APP as CALIBRATE
+from miniapps.calibrate.plans import draws_of
+from miniapps.calibrate.plans import space_of as space_of_plan
 from miniapps.errors import UsageError
 from miniapps.mesh import APP as MESH
 from miniapps.partition import models
@@ -73,6 +76,46 @@ def test_draws_fit_their_ranges_and_each_other():
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("gpt dp|tp|dp+tp|zero width=16|32|48|64 batch=4 ranks=2", ("recipe", "level")),
+        ("gpt dp|tp samples=8..32 batch=4 data=2 model=2 wire=fp8|sign|int8", ("recipe", "level", "wire")),
+        ("dlrm table|row|column tables=4..16 batch=128..1024 ranks=2", ("sharding", "level")),
+        (f"{PERCEPTRON} dp|tp ranks=2", ("recipe", "level")),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 3, 5, 12])
+def test_choices_take_turns(text, names, count):
+    (draws,), (again,) = (draws_of([text], count, 5) for _ in range(2))
+    assert draws.found == again.found and len(draws.found) == count
+    missing = 0
+    for name, values in zip(names, draws_choices(text), strict=True):
+        often = Counter(getattr(one, name) for one in draws.found)
+        assert max(often.values()) - min(often[value] for value in values) <= 1
+        missing += sum(not often[value] for value in values)
+    assert sum(map(len, draws.missing.values())) == missing and bool(draws.sentence()) == (missing > 0)
+    pairs = {tuple(getattr(one, name) for name in names) for one in draws.found}
+    assert len(pairs) == min(count, draws.combinations)
+
+
+def draws_choices(text):
+    """The choices of a space that take turns."""
+    known = space_of_plan(text)
+    return (known.shardings, known.levels) if hasattr(known, "shardings") else (
+        known.recipes, known.levels, *[known.wires] * (len(known.wires) > 1)
+    )  # fmt: skip
+
+
+def test_values_without_a_draw_are_named_with_the_reason():
+    few, exact = draws_of(
+        ["gpt dp|tp|dp+tp ranks=2 guarantee=layout", "gpt dp guarantee=layout|exact wire=fp8"], 2, 1
+    )
+    (missing,) = few.missing["recipe"]
+    assert few.sentence() == f"the 2 drawn plans have none of recipe {missing}; 3 draws have all"
+    assert "none of guarantee exact, for example since --wire fp8: no total over" in exact.sentence()
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "unknown model of --plan"),
@@ -82,7 +125,7 @@ def test_draws_fit_their_ranges_and_each_other():
         ("gpt width=a", "give a whole number"),
         ("gpt guarantee=fast", "unknown guarantee in --plan"),
         ("gpt feedforward=4*depth", "that feedforward in --plan follows"),
-        ("gpt dp width=5", "none of 1000 draws is possible"),
+        ("gpt dp width=5", "none of 400 draws is possible"),
         ("gpt 'dp", "close the quotation marks"),
         ("gpt loss=mse", "unknown size of gpt in --plan"),
         (f"{OWN}:Perceptron dp", "say what its inputs are"),
@@ -92,7 +135,7 @@ def test_draws_fit_their_ranges_and_each_other():
         (f"{PERCEPTRON} micro_batches=5", "a multiple of 5"),
         (f"{PERCEPTRON} micro_batches=none", "give a whole number"),
         (f"{PERCEPTRON} width=5", "unknown size of .* in --plan"),
-        (f"{PERCEPTRON} dp data=7", "none of 1000 draws is possible"),
+        (f"{PERCEPTRON} dp data=7", "none of 400 draws is possible, since --mesh data=7"),
         ("nowhere.py:Model inputs=float32[6,6]", "there is no file"),
     ],
 )
@@ -179,7 +222,9 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     check(found, "partition search")
     assert len(found["price"]["tables"]["plans"]) == len(found["candidates"]) == 3
-    assert not any("file" in row for table in ("plans", "unpriced") for row in found["price"]["tables"][table])
+    assert not any(
+        "file" in row for table in ("plans", "unpriced") for row in found["price"]["tables"][table]
+    )
     assert (
         main(["search", "gpt", "--ranks", "2", *sizes, "--recipe", "dp,tp", "--machine", str(machine)]) == 0
     )
@@ -262,4 +307,4 @@ def test_calibrations_of_plans_need_plans(tmp_path, capsys):
     assert application(CALIBRATE, tmp_path / "a", "--what", "programs") == 2
     assert "give the plans whose kernels to measure" in capsys.readouterr().err
     assert application(CALIBRATE, tmp_path / "b", "--plan", "gpt dp width=5") == 2
-    assert "none of 1000 draws is possible" in capsys.readouterr().err
+    assert "none of 400 draws is possible" in capsys.readouterr().err
