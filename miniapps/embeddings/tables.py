@@ -68,10 +68,10 @@ class Tables:
             Asked(numbers, own, *asked, answered)
             for own, asked, answered in zip(bags, sent, came, strict=True)
         ]
-        with self._timed(LOOKUP, self._nbytes()):
+        with self._timed(LOOKUP, self._nbytes(local=True)):
             looked = [self.looked(t) for t in range(len(self.placed))]
         limbs = self.agreed([x if self._in_words(t) else None for t, x in enumerate(looked)])
-        with self._timed(LOOKUP, self._nbytes()):
+        with self._timed(LOOKUP, self._nbytes(local=True)):
             pieces = [self.answers(t, looked[t], limbs[t]) for t in range(len(self.placed))]
         coming = [
             sum(self._answer_bytes(t, p, limbs[t]) for t in range(len(self.placed))) if p != self.rank else 0
@@ -278,12 +278,14 @@ class Tables:
         with self._timed(region, others):
             return all_to_all(self._comm, parts, coming)
 
-    def _nbytes(self) -> int:
-        """Bytes of the rows that this rank reads."""
-        return FLOAT * sum(
-            shard.weights.shape[1] * sum(len(bags.rows) for bags in asked.came)
-            for asked, shard in zip(self.asked, self.shards, strict=True)
-        )
+    def _nbytes(self, local: bool = False) -> int:
+        """Bytes of the rows that this rank updates or, with `local`, looks up: of a replicated table those of its own
+        samples."""
+        total = 0
+        for of, asked, shard in zip(self.placed, self.asked, self.shards, strict=True):
+            came = [asked.bags] if local and of.sharding == "replicated" else asked.came
+            total += FLOAT * shard.weights.shape[1] * sum(len(bags.rows) for bags in came)
+        return total
 
 
 class Came:

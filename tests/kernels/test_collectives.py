@@ -84,11 +84,12 @@ def test_reduce_scatter_in_given_parts_has_the_bits_of_the_all_reduce(name, size
                 assert ordering_svg(reduction, scattered, n, "schedule").startswith("<svg")
 
 
+@pytest.mark.parametrize("name", ["direct", "block-tree"])
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
-def test_direct_sends_what_is_not_one_s_own_whatever_the_parts(size):
+def test_a_rank_sends_what_is_not_its_own_whatever_the_parts(size, name):
     n = 100
     for bounds in bounds_of(size, n):
-        schedule = reduce_scatter(get("direct").schedule(size), bounds)
+        schedule = reduce_scatter(get(name).schedule(size), bounds)
         assert (cost(schedule, n, 8).rounds, cost(schedule, n, 8).bytes) == (1, (size - 1) * n * 8)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
@@ -70,16 +69,9 @@ def elements_sent(
         return n * size * (size.bit_length() - 1) if bounds is None else n * (size - 1)
     if short and bounds is None:
         return n * len(own_roots) * (size - 1)
-    chunks = [n * rank // size for rank in range(size + 1)] if bounds is None or not short else bounds
-    collected = sum(n - (chunks[owners[first] + 1] - chunks[owners[first]]) for first, _ in own_roots)
-    if bounds is None:
-        return collected + n * (size - 1)
-    # A rank that completes more or less than its part sends the rest on.
-    kept = (
-        max(min(a[1], b[1]) - max(a[0], b[0]), 0)
-        for a, b in zip(pairwise(chunks), pairwise(bounds), strict=True)
-    )
-    return collected + n - sum(kept)
+    parts = [n * rank // size for rank in range(size + 1)] if bounds is None else bounds
+    collected = sum(n - (parts[owners[first] + 1] - parts[owners[first]]) for first, _ in own_roots)
+    return collected + (n * (size - 1) if bounds is None else 0)
 
 
 def _doubles(size: int, owners: Sequence[int], own_roots: list[Node]) -> bool:
@@ -129,7 +121,7 @@ def _doubling(size: int, owners: Sequence[int], own_roots: list[Node]) -> Schedu
         return tuple(rounds)
 
     summed_before = len(owners) > size
-    return Schedule(size, 1, program, leaves=lambda rank: tuple(range(*own_roots[rank])))
+    return Schedule(size, 1, program, leaves=lambda rank: tuple(range(*own_roots[rank])), uniform=True)
 
 
 def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
@@ -191,7 +183,7 @@ def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
             )
         return tuple(rounds)
 
-    return Schedule(size, chunks, program, leaves=lambda rank: tuple(blocks[rank]))
+    return Schedule(size, chunks, program, leaves=lambda rank: tuple(blocks[rank]), uniform=True)
 
 
 def _checked(size: int, owners: Sequence[int] | None) -> tuple[int, ...]:
