@@ -4,7 +4,8 @@ Published: arXiv 2205.05198, tables 3 and 5, which Megatron-LM's README repeats:
 2,048 tokens on A100s, with sequence parallelism and selective recomputation of attention. The plan here is `tp` (heads
 and inner widths over the devices of a node) of a micro-batch. Assumed:
 
-- a layer takes the difference of the prices of 6 and 5 layers; the recomputed attention is added to it;
+- a layer takes the difference of the prices of 6 and 5 layers, with dropout 0.1, so attention is written out as it was
+  then: products, softmax and dropout of the scores, each a kernel; what is recomputed of it is added;
 - embedding, logits and loss are cut like the layers: a node's devices share what the plan here leaves whole;
 - stages of a pipeline are equal but for the last, which has the ends; a step of m micro-batches on p stages, each in v
   parts, takes m + (p - 1) / v micro-batches of the slowest stage (GPipe; Narayanan et al. 2104.04473 for v);
@@ -14,13 +15,14 @@ and inner widths over the devices of a node) of a micro-batch. Assumed:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from pathlib import Path
 
 import numpy as np
 
 from analysis.predict.costs.machines import Machine, read_machine
 from analysis.predict.plans.price import Priced, Prices, kernels_of
+from analysis.predict.plans.steps import often
 from miniapps.partition import models
 from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.cuts.mesh import parse
@@ -30,7 +32,9 @@ from miniapps.partition.pricing.program import program_of
 
 MACHINE = Path(__file__).parents[1] / "machines" / "a100.toml"
 TOKENS, VOCABULARY, TENSOR = 2048, 51200, 8
+DROPOUT = 0.1
 UPDATE = "Adam"  # kernels of the optimiser
+AGAIN = ("_softmax", "native_dropout", "where", "eq", "all", "mul")  # of attention, in the forward pass
 FEW, MORE = 5, 6  # layers that are priced
 
 
@@ -77,12 +81,9 @@ def row(run: Published, machine: Machine) -> dict:
     """Predicted and published seconds of an iteration, and utilisations."""
     assert machine.device is not None
     few, many = (micro_batch(run, layers, machine) for layers in (FEW, MORE))
-    layer = many[0] - few[0]
+    layer, again = many[0] - few[0], many[3] - few[3]
     ends = (few[0] - FEW * layer) / TENSOR
-    recomputed = (
-        4 * run.micro * TOKENS**2 * run.width / TENSOR / (machine.device.product * machine.device.achieved)
-    )
-    stage = run.layers / run.stages * (layer + recomputed) + ends
+    stage = run.layers / run.stages * (layer + again) + ends
     micros = run.batch // run.micro
     bubble = (run.stages - 1) / run.parts
     seconds = (micros + bubble) * stage
@@ -101,18 +102,31 @@ def row(run: Published, machine: Machine) -> dict:
     }  # fmt: skip
 
 
-def micro_batch(run: Published, layers: int, machine: Machine) -> tuple[float, int, float]:
+def micro_batch(run: Published, layers: int, machine: Machine) -> tuple[float, int, float, float]:
     """(seconds of one micro-batch on one stage of `layers` layers without the optimiser; operations of the model on one
-    device; seconds of its messages)."""
+    device; seconds of its messages, and of the kernels of attention that are recomputed)."""
     model = models.model("gpt")
     sizes = {"layers": layers, "width": run.width, "heads": run.heads, "feedforward": 4 * run.width, "tokens": TOKENS,
-             "samples": run.micro, "batch": run.micro, "ff": TENSOR, "vocabulary": VOCABULARY}  # fmt: skip
+             "samples": run.micro, "batch": run.micro, "ff": TENSOR, "vocabulary": VOCABULARY, "dropout": DROPOUT}  # fmt: skip
     deck = deck_of(model, {name: str(n) for name, n in sizes.items()})
     graph, carriers = graph_of(model, deck), model.RECIPES["tp"]
     plan = plan_of(model, deck, graph, list(carriers))
     mesh = parse(f"model={TENSOR}", carriers, TENSOR)
     priced = Prices([], machine).of(program_of(plan, mesh, "none", run.name, model_flops(graph)))
-    return step_of(priced), model_flops(graph), float(priced.communication.mean())
+    scores = run.micro * run.heads // TENSOR * TOKENS**2
+    return step_of(priced), model_flops(graph), float(priced.communication.mean()), recomputed(priced, scores)
+
+
+def recomputed(priced: Priced, scores: int) -> float:
+    """Seconds of the kernels on so many `scores` that the backward pass runs again: those of the forward pass, a third
+    of the batched products."""
+    calls = zip(priced.program.works, often(priced.program).tolist(), priced.each.tolist(), strict=True)
+    return sum(
+        n * each / (3 if name == "bmm" else 1)
+        for work, n, each in calls
+        for name in [work.key.split(" ")[1]]
+        if name == "bmm" or (name in AGAIN and scores in (work.dims[0], prod(work.dims)))
+    )
 
 
 def step_of(priced: Priced) -> float:

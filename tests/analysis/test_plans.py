@@ -11,8 +11,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.errors import Unreachable
-from analysis.predict.costs.machines import machine_of, read_machine
-from analysis.predict.plans.devices import allreduce
+from analysis.predict.costs.machines import Tiles, machine_of, read_machine
+from analysis.predict.plans.devices import allreduce, divided
 from analysis.predict.plans.kernels import FEWEST, KERNEL, WorkTimes, readable
 from analysis.predict.plans.price import Prices, kernels_of, prediction_of
 from analysis.predict.plans.steps import partners_in
@@ -344,6 +344,28 @@ def test_a_device_takes_the_longer_of_operations_and_bytes():
     assert found.extrapolated == ("all kernels, from a machine file", "all messages, from a machine file")
 
 
+def test_products_in_tiles_take_whole_tiles_and_whole_rounds_of_all_processors():
+    tiles = Tiles(processors=108, rows=256, columns=128)
+
+    def longer(*dims, name="mm torch float32 float32 by 3"):
+        return divided(Work(f"{KERNEL}{name}", dims, 1, 1), tiles)
+
+    assert longer(27 * 256, 4096, 4 * 128) == 1.0  # 108 tiles
+    assert longer(1792, 64, 1792) == pytest.approx(108 * 256 * 128 / 1792**2)  # 7 x 14 tiles of 108
+    assert longer(2304, 4096, 1792) == pytest.approx(
+        2 * 108 / 126
+    )  # one row of tiles more: 9 x 14, two rounds
+    assert longer(108 * 128, 64, 256) == 1.0  # tiles the other way round
+    assert longer(4, 108 * 256, 64, 128, name="bmm torch float32 float32 by 4") == 1.0
+    assert longer(1, 64, 1) == 108 * 256 * 128
+    assert longer(10, 10, name="add torch float32 by 2") == 1.0
+    assert divided(Work(f"{KERNEL}mm torch", (10, 10, 10), 1, 1), None) == 1.0
+    machine = machine_of(DEVICE | {"tiles": {"processors": 4, "rows": 8, "columns": 8}}, "one")
+    work = Work(f"{KERNEL}mm torch", (8, 1000, 8), 2 * 64 * 1000, 0)
+    plain = Prices([], machine_of(DEVICE, "one")).of(program([work], [((0, 1),)])).compute[0] - 1e-6
+    assert Prices([], machine).of(program([work], [((0, 1),)])).compute[0] == pytest.approx(1e-6 + 4 * plain)
+
+
 def test_a_plan_that_no_device_can_hold_has_no_price():
     machine = machine_of(DEVICE | {"device": DEVICE["device"] | {"capacity": 40}}, "one")
     with pytest.raises(Unreachable, match="rank 0 needs 5e-08 GB, and a device has 4e-08 GB; use more ranks"):
@@ -382,7 +404,11 @@ def test_an_all_reduce_over_nodes_has_both_links():
         ("device", {"speed": 3}, "unknown speed; there are: product"),
         ("device", {"memory": "fast"}, "device.memory = 'fast'; give a positive number"),
         ("device", {"memory": float("inf")}, "give a positive number"),
-        ("node", {"devices": 2.5}, "give a whole number"),
+        ("node", {"devices": 2.5}, "node.devices = 2.5; give a whole number"),
+        ("tiles", {"processors": 4, "rows": 8}, r"\[tiles\] has no columns \(of a tile\)"),
+        ("tiles", {"processors": 4, "rows": 8.5, "columns": 8}, "tiles.rows = 8.5; give a whole number"),
+        ("tiles", {"processors": 0, "rows": 8, "columns": 8}, "tiles.processors = 0; give a positive number"),
+        ("tiles", {"depth": 1}, "unknown depth; there are: processors"),
         ("node", None, r"\[node\] is missing"),
         ("sources", {"product": 3}, "give a text for each number"),
     ],
@@ -392,7 +418,7 @@ def test_machine_files_with_missing_or_absurd_numbers_are_refused(table, change,
     if change is None:
         del content[table]
     else:
-        content[table] = {k: v for k, v in (content[table] | change).items() if v is not None}
+        content[table] = {k: v for k, v in (content.get(table, {}) | change).items() if v is not None}
     with pytest.raises(Refused, match=message):
         machine_of(content, "one")
 

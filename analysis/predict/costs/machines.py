@@ -13,6 +13,7 @@ For plans (`analysis.predict.plans`) it may describe devices instead, each numbe
     [device]             # DEVICE
     product = 312e12
     ...
+    [tiles]              # TILES, may be left out: how the device divides a product
     [node]               # NODE: devices of a node, and the links inside; latency and bandwidth above are between nodes
     [sources]
     product = "the maker's data sheet"
@@ -48,18 +49,35 @@ DEVICE: Mapping[str, str] = {
     "launch": "s of a call with no work",
     "width": "bytes of a number",
 }
+TILES: Mapping[str, str] = {
+    "processors": "of a device, each of which computes one tile at a time",
+    "rows": "of a tile of a product's result",
+    "columns": "of a tile",
+}
 NODE: Mapping[str, str] = {"devices": "of a node", "latency": "s", "bandwidth": "bytes/s of a device"}
-SOURCES = "sources"
+DEVICES = {"device": DEVICE, "tiles": TILES, "node": NODE}  # tables of a machine of devices
+OPTIONAL, SOURCES = "tiles", "sources"
 TOGETHER = (("latency", "bandwidth"),)  # keys that a file has together or not at all
-WHOLE = ("cores",)
+WHOLE = ("cores", "node.devices", *(f"tiles.{key}" for key in TILES))
 LARGEST = 1e18
 LONGEST_NAME = 80
 MOST = 2**20  # bytes of a file
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """How a device divides a product: its result in tiles of `rows` x `columns`, or the other way round, of which each
+    of its `processors` computes one at a time."""
+
+    processors: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
 class Device:
-    """A device, by the units of DEVICE; `node`: devices on a node, and `inside`, the link between two of them."""
+    """A device, by the units of DEVICE; `node`: devices on a node, and `inside`, the link between two of them. `tiles`:
+    None if the file does not say."""
 
     product: float
     achieved: float
@@ -69,6 +87,7 @@ class Device:
     width: float
     node: int
     inside: Link
+    tiles: Tiles | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +123,8 @@ def read_machine(path: str | os.PathLike) -> Machine:
 def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
     """The machine of the keys `given`; raises Refused as `read_machine` does."""
     given, sources = dict(given), _sources(given.get(SOURCES, {}))
-    device = _device(given) if "device" in given or "node" in given else None
-    given = {key: value for key, value in given.items() if key not in ("device", "node", SOURCES)}
+    device = _device(given) if DEVICES.keys() & given.keys() else None
+    given = {key: value for key, value in given.items() if key not in (*DEVICES, SOURCES)}
     _require_known(given, KEYS)
     name = given.get("name", stem)
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
@@ -125,7 +144,9 @@ def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
 
 def _device(given: Mapping[str, Any]) -> Device:
     numbers = {}
-    for table, keys in (("device", DEVICE), ("node", NODE)):
+    for table, keys in DEVICES.items():
+        if table == OPTIONAL and table not in given:
+            continue
         own = given.get(table)
         if not isinstance(own, dict):
             raise Refused(f"[{table}] is missing; it has: {_listed(keys)}")
@@ -133,12 +154,13 @@ def _device(given: Mapping[str, Any]) -> Device:
         if missing := [key for key in keys if key not in own]:
             raise Refused(f"[{table}] has no {missing[0]} ({keys[missing[0]]})")
         numbers[table] = {key: _number(f"{table}.{key}", value) for key, value in own.items()}
-    device, node = numbers["device"], numbers["node"]
+    device, node, tiles = numbers["device"], numbers["node"], numbers.get(OPTIONAL)
     if device["achieved"] > 1:
         raise Refused(f"device.achieved = {device['achieved']:g}; give a share of at most 1")
-    if node["devices"] != int(node["devices"]):
-        raise Refused(f"node.devices = {node['devices']:g}; give a whole number")
-    return Device(**device, node=int(node["devices"]), inside=Link(node["latency"], node["bandwidth"]))
+    return Device(
+        **device, node=int(node["devices"]), inside=Link(node["latency"], node["bandwidth"]),
+        tiles=None if tiles is None else Tiles(**{key: int(n) for key, n in tiles.items()}),
+    )  # fmt: skip
 
 
 def _sources(given: Any) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """Seconds of works and messages on devices that are not here, from a machine file: rates, memory, links.
 
 A call takes its launch, and the longer of its operations at the rate of products and of its bytes at the rate of
-memory (roofline: Williams et al. 2009). An all-reduce inside a node takes the faster of a ring and a tree; over several
+memory (roofline: Williams et al. 2009). A product is divided into tiles, if the machine file says how: the last tiles
+of a row, and the last ones of a call, leave processors without work (NVIDIA, Matrix Multiplication Background User's
+Guide: tile and wave quantization). An all-reduce inside a node takes the faster of a ring and a tree; over several
 nodes it is a reduce-scatter inside, an all-reduce between, a gather inside. A lossy wire has fewer bytes, and four
 calls that encode and decode: of the contributions, and of the total.
 """
@@ -10,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, log2, prod
 
 import numpy as np
 
-from analysis.predict.costs.machines import Device, Link
+from analysis.predict.costs.machines import Device, Link, Tiles
+from analysis.predict.plans.kernels import KERNEL
 from miniapps.untrusted.program import Wait, Work
 
 FLOAT = 4  # bytes of a number in a program
 CODED = 4  # calls that encode and decode
+PRODUCTS = ("mm", "addmm", "bmm")
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class DeviceTimes:
     def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """((n,) seconds of a call of each work, no known errors, what was not measured: nothing was)."""
         device = self.device
-        flops = np.array([work.flops for work in works], float) / (device.product * device.achieved)
+        flops = np.array([work.flops * divided(work, device.tiles) for work in works], float)
+        flops /= device.product * device.achieved
         nbytes = np.array([work.nbytes for work in works], float) * device.width / FLOAT / device.memory
         moved = np.array([work.nbytes > 0 or work.flops > 0 for work in works])
         seconds = np.where(moved, device.launch + np.maximum(flops, nbytes), 0.0)
@@ -69,6 +74,17 @@ class DeviceMessages:
     def beside(self, wait: Wait, size: int) -> float:
         """All of it: links of devices move messages by themselves."""
         return 1.0
+
+
+def divided(work: Work, tiles: Tiles | None) -> float:
+    """The time of a product in tiles over that of its operations on all processors; 1 for other works."""
+    if tiles is None or work.key.removeprefix(KERNEL).split(" ")[0] not in PRODUCTS or len(work.dims) < 3:
+        return 1.0
+    *batch, rows, _, columns = work.dims
+    most = tiles.processors * tiles.rows * tiles.columns
+    each = ((tiles.rows, tiles.columns), (tiles.columns, tiles.rows))
+    waves = min(ceil(prod(batch) * ceil(rows / a) * ceil(columns / b) / tiles.processors) for a, b in each)
+    return waves * most / (prod(batch) * rows * columns)
 
 
 def device_memory(device: Device, weights: float, states: float, step: float) -> float:

@@ -22,7 +22,6 @@ from miniapps.partition.execution import rings
 from miniapps.partition.execution.blockwise import Blocks, blocks_of
 from miniapps.partition.execution.bound import Added, Bound, Called, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.compute import Kernels
-from miniapps.partition.execution.draws import draw
 from miniapps.partition.execution.lines import Lines
 from miniapps.partition.execution.pieces import cut, filled, joins, narrowed, partial_of
 from miniapps.partition.execution.place import Halo, Part
@@ -57,7 +56,6 @@ class Writer:
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
         self.put, self.constant = self.lines.put, self.lines.constant
-        self.drawn: list[str] = []  # names of the functions that draw random numbers
         self.unsigned: set[str] = set()  # variables whose zeros have no sign
         # Messages under way: the values that they make, the names of `progress`, and what writes their end.
         self.begun: list[tuple[tuple[str, ...], list[str], Callable[[], None]]] = []
@@ -309,8 +307,8 @@ class Writer:
         indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
         if step.kernel == "random":
             variables = [self.variables[name] for name in step.operands]
-            self.drawn.append(self.constant(draw(step, indices, whole, self.seed), "f"))
-            text = f"{self.drawn[-1]}({', '.join(['number', *variables])})"
+            drawn = self.constant(self.kernels.drawn(step, indices, whole, self.seed), "f")
+            text = f"{drawn}({', '.join(['number', *variables])})"
             self.variables.update(
                 zip(step.results, self.results(step, self.put(text, variables)), strict=True)
             )

@@ -20,6 +20,7 @@ from functools import partial, reduce
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import pad
 
@@ -28,6 +29,8 @@ from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import ChoiceError, meets
 from miniapps.partition import manual
 from miniapps.partition.execution import ring
+from miniapps.partition.execution.bound import Operation
+from miniapps.partition.execution.draws import draw
 from miniapps.partition.execution.fixed import fixed
 from miniapps.partition.execution.parts import PARTS
 from miniapps.partition.execution.ring import RING
@@ -104,6 +107,12 @@ class Kernels:
                 raise ChoiceError(f"manual region: torch may compute {target} otherwise on another processor")
             return manual.backward if target.split(".")[1] == NAMES_OF_REGIONS[1] else manual.forward
         return self.own(target, kernel, kwargs) or self.by_torch(target, kernel, kwargs)
+
+    def drawn(
+        self, step: Operation, indices: Sequence[np.ndarray], whole: Sequence[int], seed: int
+    ) -> Callable:
+        """The function that draws the random numbers of an operation (`draws.draw`)."""
+        return draw(step, indices, whole, seed)
 
     def own(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable | None:
         """The kernel of this suite that computes an operation; None where torch does."""

@@ -3,8 +3,7 @@
     events = dry_run(plan, mesh, rank, "layout")
 
 The program is the one that runs (`execution.code`), on torch's meta tensors, which have shapes but no numbers. So no
-kernel runs and no array is made but buffers of messages, which stay untouched, and random numbers; any rank of any mesh
-can be asked.
+kernel runs and no array is made but buffers of messages, which stay untouched; any rank of any mesh can be asked.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernels.wires import PLAIN
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
+from miniapps.partition.execution.bound import Added, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
@@ -77,8 +78,6 @@ def dry_step(
     for name, value in writer.lines.names.items():
         if isinstance(value, torch.Tensor):
             writer.lines.names[name] = value.to(META)
-        elif name in writer.drawn:
-            writer.lines.names[name] = recorder.drawn(value)
     given = [
         _empty(alone.bound.shape(name), s.tensor.dtype) if alone.bound.has(name) else None
         for s in plan.sources
@@ -116,23 +115,6 @@ class Recorder(TorchDispatchMode):
     def timed(self, region: str, kind: str, function: Callable, nbytes: int) -> Callable:
         """`function`, whose events get the node of its region."""
         return Timed(self, region.removeprefix("node."), function)
-
-    def drawn(self, function: Callable) -> Callable:
-        """The stand-in of a function that draws random numbers."""
-
-        def drawn(number: int, *xs: torch.Tensor):
-            with self.silent(), torch.device("cpu"):
-                found = function(number, *(torch.zeros(x.shape, dtype=x.dtype) for x in xs))
-                results = tuple(x.to(META) for x in _tensors(found))
-            self.events.append(
-                KernelCall(
-                    self.node, "random", True, tuple(map(_array, xs)), ((), ()), tuple(map(_array, results))
-                )
-            )
-            self.held.add(results)
-            return results if isinstance(found, tuple) else results[0]
-
-        return drawn
 
     @contextmanager
     def silent(self) -> Iterator[None]:
@@ -301,6 +283,17 @@ class Recorded(Kernels):
         if apart:
             return Kernel(self.recorder, target, True, _apart(result, len(lengths)), lengths, apart=True)
         return Kernel(self.recorder, target, True, result, lengths)
+
+    def drawn(
+        self, step: Operation, indices: Sequence[np.ndarray], whole: Sequence[int], seed: int
+    ) -> Callable:
+        """The stand-in of a function that draws random numbers."""
+
+        def made(shapes: Sequence[tuple[int, ...]], number: int, *operands: torch.Tensor):
+            found = [_empty(*each) for each in zip(shapes, step.dtypes, strict=True)]
+            return found[0] if len(found) == 1 else tuple(found)
+
+        return partial(Kernel(self.recorder, step.target, True, made), step.shapes)
 
 
 class Sum:

@@ -21,7 +21,7 @@ from kernels.guarantees import meets
 from kernels.wires import PLAIN
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
-from miniapps.partition.execution.bound import Added, Incoming, Moved, Outgoing
+from miniapps.partition.execution.bound import Added, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.given import constant_of, part_of
@@ -155,6 +155,12 @@ class Clocked(Kernels):
         """The kernel of a product or a sum over blocks."""
         return self.clock.around(super().over_blocks(target, lengths, apart))
 
+    def drawn(
+        self, step: Operation, indices: Sequence[np.ndarray], whole: Sequence[int], seed: int
+    ) -> Callable:
+        """The function that draws random numbers."""
+        return self.clock.around(super().drawn(step, indices, whole, seed))
+
 
 def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
     """The compiled step of a rank, whose messages nobody receives."""
@@ -185,8 +191,6 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
         return call if isinstance(step, Incoming) else clock.around(call)
 
     writer = Writer(alone.bound, kernels, exchange, total, relay=relay)
-    for name in writer.drawn:
-        writer.lines.names[name] = clock.around(writer.lines.names[name])
     text = writer.text(alone.bound.leaving)
     return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")
 

@@ -17,8 +17,11 @@ from miniapps.calibrate.plans import space_of as space_of_plan
 from miniapps.errors import UsageError
 from miniapps.mesh import APP as MESH
 from miniapps.partition import models
+from miniapps.partition.capture.export import export
 from miniapps.partition.commands import main
-from miniapps.partition.cuts.mesh import parse
+from miniapps.partition.cuts.axes import evenly
+from miniapps.partition.cuts.mesh import Mesh, parse
+from miniapps.partition.planning.plan import plan as plan_of_graph
 from miniapps.partition.planning.recipes import deck_of, plan_of
 from miniapps.partition.pricing.candidates import candidates
 from miniapps.partition.pricing.dry import dry_run
@@ -158,6 +161,43 @@ def test_a_rehearsed_step_has_a_time_for_every_call_of_the_dry_one(text, level):
     events = dry_run(plan, mesh, mesh.size - 1, level)
     assert len(seconds) == sum(isinstance(event, KernelCall | Sent) for event in events) > 10
     assert (seconds > 0).all() and rest > 0 and share > 0
+
+
+@pytest.mark.parametrize("level", ["none", "layout"])
+def test_drawn_numbers_of_a_plan_have_a_price(level):
+    model, deck, graph = exported("gpt", dropout="0.1", layers="1")
+    carriers = model.RECIPES["dp"]
+    plan, mesh = plan_of(model, deck, graph, list(carriers)), parse("data=2", carriers, 2)
+    events = dry_run(plan, mesh, 1, level)
+    rehearsal = Rehearsal(plan, mesh, 1, level, model.inputs(deck))
+    assert (
+        len(rehearsal.run()[0])
+        == len(rehearsal.timed)
+        == sum(isinstance(e, KernelCall | Sent) for e in events)
+    )
+    draws = [event for event in events if isinstance(event, KernelCall) and "native_dropout." in event.target]
+    assert len(draws) == 4 and all(each.own for each in draws)  # embedding, scores, two parts of the layer
+    for each in draws:
+        kept, mask = each.results
+        assert kept.shape == mask.shape == each.operands[0].shape and mask.dtype == "bool"
+    assert {work_of(each).key for each in draws} == {"kernel native_dropout own float32 by 1"}
+
+
+def test_drawn_numbers_without_operands_have_the_sizes_of_their_results():
+    import torch
+
+    class Noisy(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(6))
+
+        def forward(self, x):
+            return (x * self.weight + torch.rand(8, 6)).sum() + (torch.rand(8, 1) * x).sum()
+
+    found = plan_of_graph(export(Noisy(), (torch.ones(8, 6),)), [evenly("batch", 8, 4)], {0: ("batch", None)})
+    events = dry_run(found, Mesh((("data", 1),)), 0, "layout")
+    draws = [event for event in events if isinstance(event, KernelCall) and "rand" in event.target]
+    assert [each.results[0].shape for each in draws] == [(8, 6), (8, 1)]
 
 
 def test_calls_of_one_kernel_have_as_many_dims():
