@@ -107,7 +107,8 @@ def micro_batch(run: Published, layers: int, machine: Machine) -> tuple[float, i
     device; seconds of its messages, and of the kernels of attention that are recomputed)."""
     model = models.model("gpt")
     sizes = {"layers": layers, "width": run.width, "heads": run.heads, "feedforward": 4 * run.width, "tokens": TOKENS,
-             "samples": run.micro, "batch": run.micro, "ff": TENSOR, "vocabulary": VOCABULARY, "dropout": DROPOUT}  # fmt: skip
+             "samples": run.micro, "batch": run.micro, "ff": TENSOR, "vocabulary": VOCABULARY,
+             "dropout": DROPOUT}  # fmt: skip
     deck = deck_of(model, {name: str(n) for name, n in sizes.items()})
     graph, carriers = graph_of(model, deck), model.RECIPES["tp"]
     plan = plan_of(model, deck, graph, list(carriers))

@@ -2,7 +2,7 @@
 
     gpt dp|tp width=64..256 layers=1|2 samples=8..32 data=1..2 model=1..2 guarantee=layout
 
-A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range, and
+A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range of whole numbers, and
 `feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
 without an axis of the mesh one rank along it, without a guarantee none and layout. `wire=fp8` names lossy wires of
 gradients. A module of the user's own has what the options of `explain` say of it:
@@ -32,7 +32,7 @@ from miniapps.partition.graphs.repeat import split
 from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.own.problem import own_problem
-from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, plan_of
+from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, parsed, plan_of
 from miniapps.partition.pricing.turns import Draws, in_turn
 from miniapps.untrusted.program import mesh_text
 
@@ -160,7 +160,10 @@ def space_of(text: str) -> Space:
         else:
             known(f"size of {name} in --plan", key, tuple(sorted(there | axes)))
             times, sign, of = value.partition("*")
-            if sign:
+            kind = type(getattr(model.Deck(), key, 0))
+            if kind is not int:  # such as dropout
+                sizes[key] = tuple(parsed(one, f"--plan {name}: {key}", kind) for one in value.split("|"))
+            elif sign:
                 following[key] = number(times, f"--plan {name}: {key}"), of
             else:
                 sizes[key] = choices_of(value, f"--plan {name}: {key}")
@@ -232,9 +235,9 @@ def choices_of(text: str, where: str) -> Choices:
     return tuple(number(one, where) for one in text.split("|"))
 
 
-def one_of(choices: Choices, rng: np.random.Generator) -> int:
+def one_of(choices: Choices, rng: np.random.Generator) -> Any:
     """One of some choices; of a range, uniformly in the logarithm."""
     if isinstance(choices, range):
         drawn = np.exp(rng.uniform(log(choices.start), log(choices.stop)))
         return int(min(max(int(drawn), choices.start), choices.stop - 1))
-    return int(choices[rng.integers(len(choices))])
+    return choices[rng.integers(len(choices))]

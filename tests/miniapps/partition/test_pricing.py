@@ -78,6 +78,14 @@ def test_draws_fit_their_ranges_and_each_other():
     assert list(shares(4, 2)) == [(1, 4), (2, 2), (4, 1)]
 
 
+def test_sizes_that_are_no_whole_numbers_can_be_chosen():
+    space = space_of("gpt dp dropout=0.0|0.25 data=2")
+    found = {str(space.draw(np.random.default_rng(k))): k for k in range(20)}
+    assert {one.partition(" dropout=")[2].split()[0] for one in found} == {"0.0", "0.25"}
+    for text in found:
+        assert str(space_of(text).draw(np.random.default_rng(0))) == text
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -140,6 +148,8 @@ def test_values_without_a_draw_are_named_with_the_reason():
         (f"{PERCEPTRON} width=5", "unknown size of .* in --plan"),
         (f"{PERCEPTRON} dp data=7", "none of 400 draws is possible, since --mesh data=7"),
         ("nowhere.py:Model inputs=float32[6,6]", "there is no file"),
+        ("gpt dropout=0.1..0.2", "gpt: dropout=0.1..0.2: give a number such as 0.1"),
+        ("gpt dropout=nan", "give a probability"),
     ],
 )
 def test_spaces_that_are_none_are_refused(text, message):
