@@ -50,6 +50,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.calibrate.programs", "miniapps.partition.models.attention",
            "miniapps.partition.execution.block_vector",
            "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
+           "miniapps.partition.execution.feedback",
            "miniapps.partition.execution.fixed", "miniapps.partition.execution.given",
            "miniapps.partition.execution.learn",
            "miniapps.partition.execution.parts",

@@ -5,7 +5,7 @@ Published: arXiv 2205.05198, tables 3 and 5, which Megatron-LM's README repeats:
 and inner widths over the devices of a node) of a micro-batch. Assumed:
 
 - a layer takes the difference of the prices of 6 and 5 layers, with dropout 0.1, so attention is written out as it was
-  then: products, softmax and dropout of the scores, each a kernel; what is recomputed of it is added;
+  then: products, softmax and dropout of the scores, each a kernel; the recomputed part is added;
 - embedding, logits and loss are cut like the layers: a node's devices share what the plan here leaves whole;
 - stages of a pipeline are equal but for the last, which has the ends; a step of m micro-batches on p stages, each in v
   parts, takes m + (p - 1) / v micro-batches of the slowest stage (GPipe; Narayanan et al. 2104.04473 for v);

@@ -1,6 +1,7 @@
 """Starts from a checkpoint after comparing it with the options of this run and with the trace beside it."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,19 @@ def verify(
     remedy: str,
     need: int,
     option: str = "--restart",
+    remedies: Mapping[str, str] | None = None,
 ) -> Checkpoint:
     """Reads the checkpoint `path`, and verifies that it has the same `problem` (options, flat) and `seed`, and a step
     up to `last`.
 
     `option`: the option with the path; `remedy`: the option that lengthens a run; `need`: bytes of this problem's
-    arrays. Raises UsageError with option, file and remedy. Does not read the trace.
+    arrays; `remedies`: what to do, by the key that differs. Raises UsageError with option, file and remedy. Does not
+    read the trace.
     """
     wanted = problem | {"seed": seed}
     checkpoint = read_option(option, path, kind, max(ANY_PROBLEM, 2 * need))
-    require_same(option, path, checkpoint, wanted, tuple(dict.fromkeys((*wanted, *checkpoint.options))))
+    keys = tuple(dict.fromkeys((*wanted, *checkpoint.options)))
+    require_same(option, path, checkpoint, wanted, keys, remedies or {})
     if checkpoint.head.step > last:
         raise UsageError(
             f"{option} {printable(path)}: it is of step {checkpoint.head.step}, and this run ends with step {last}; "
@@ -112,19 +116,27 @@ def read_option(option: str, path: str, kind: Kind, most: int = MOST) -> Checkpo
 
 
 def require_same(
-    option: str, path: str, checkpoint: Checkpoint, wanted: dict[str, Any], keys: tuple[str, ...]
+    option: str,
+    path: str,
+    checkpoint: Checkpoint,
+    wanted: dict[str, Any],
+    keys: tuple[str, ...],
+    remedies: Mapping[str, str],
 ) -> None:
-    """Raise UsageError unless the options `keys` (or `seed`) of the checkpoint have the `wanted` values."""
+    """Raise UsageError unless the options `keys` (or `seed`) of the checkpoint have the `wanted` values. The message
+    ends with the first remedy of a key that differs."""
     stored = checkpoint.options | {"seed": checkpoint.head.seed}
-    differing = [
-        f"{key} = {_shown(stored.get(key, 'unknown'))} there, {_shown(wanted.get(key, 'unknown'))} here"
-        for key in keys
-        if key not in stored or key not in wanted or stored[key] != wanted[key]
-    ]
+    differing = [key for key in keys if key not in stored or key not in wanted or stored[key] != wanted[key]]
     if differing:
+        texts = [
+            f"{key} = {_shown(stored.get(key, 'unknown'))} there, {_shown(wanted.get(key, 'unknown'))} here"
+            for key in differing
+        ]
+        remedy = next(
+            (remedies[key] for key in differing if key in remedies), "start with the same deck and options"
+        )
         raise UsageError(
-            f"{option} {printable(path)}: it is of another problem: {'; '.join(differing)}; start with the same deck "
-            "and options"
+            f"{option} {printable(path)}: it is of another problem: {'; '.join(texts)}; {remedy}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import product
-from math import isfinite, nan
+from math import isfinite, nan, prod
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,13 @@ from miniapps.partition import models
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import require_fits
-from miniapps.partition.cuts.steps import STAGE, Plan, Value
+from miniapps.partition.cuts.steps import Plan, Value
+from miniapps.partition.execution import feedback
 from miniapps.partition.execution.draws import EVALUATION
 from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.partners import is_first
 from miniapps.partition.execution.run import Program
+from miniapps.partition.execution.wires import contributed
 from miniapps.partition.graphs.flops import core_rate, model_flops
 from miniapps.partition.planning.recipes import plan_of
 from miniapps.partition.pricing.pipeline import pipeline_of
@@ -188,6 +191,26 @@ class MeshTrainer(Trainer):
                 source.tensor.name, torch.from_numpy(arrays[source.key])
             )
 
+    def errors(self) -> feedback.Errors:
+        """The errors that wires keep, by the value that is summed, complete on rank 0. Collective."""
+        return feedback.gathered(self.program)
+
+    def restore_errors(self, flat: Sequence[np.ndarray] | None) -> None:
+        """Restore the errors of contributions, and those of totals, which rank 0 passes one after the other in the
+        order of `errors`. Collective."""
+        feedback.restore(self.program, None if flat is None else self._by_value(*flat))
+
+    def _by_value(self, rows: np.ndarray, totals: np.ndarray) -> feedback.Errors:
+        found, at, of_total = {}, 0, 0
+        for name, shape in contributed(self.plan, self.mesh, self.ctx.options.policy.level).items():
+            n, one = prod(shape), prod(shape[1:])
+            found[name] = (
+                rows[at : at + n].reshape(shape),
+                totals[of_total : of_total + one].reshape(shape[1:]),
+            )
+            at, of_total = at + n, of_total + one
+        return found
+
     def free(self) -> None:
         """Free communicators; collective."""
         self.program.free()
@@ -289,25 +312,17 @@ class MeshTrainer(Trainer):
         if watch is None or isinstance(value, list) or of.partial:
             return
         blocks, arrays = blocks_of(of, self.program, value)
-        watch.kernel(name, blocks, arrays, NODE, is_first(name, self.program))
+        watch.kernel(name, blocks, arrays, NODE, self._is_first(name))
+
+    def _is_first(self, name: str) -> bool:
+        """Whether this rank is the first that holds its part of a value."""
+        return is_first(self.plan, self.mesh, self.ctx.rank, name)
 
     def _fingerprints(self, record: str, name: str, part: torch.Tensor) -> None:
         value = self.plan.values[name]
-        if is_first(name, self.program):
+        if self._is_first(name):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
                 self.tracer.array(record, block, array)
-
-
-def is_first(name: str, program: Program) -> bool:
-    """Whether this rank is the first rank that holds its part of the value `name`."""
-    mesh, plan = program.mesh, program.plan
-    carriers = {mesh.carrier(axis) for axis in axes_of(plan.values[name].cut)}
-    first = dict.fromkeys((axis for axis, _ in mesh.axes), 0)
-    if plan.stages and (along := mesh.carrier(STAGE)) is not None:
-        owners = mesh.owners(plan.axis(STAGE))
-        first[along] = min(int(owners[stage]) for stage in plan.stages[name])
-    coordinates = mesh.coordinates(program.place.rank)
-    return all(at == first[axis] for axis, at in coordinates.items() if axis not in carriers)
 
 
 def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:

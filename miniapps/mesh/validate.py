@@ -18,7 +18,7 @@ from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Compute
-from miniapps.partition.execution.wires import feeds_back, require_wire
+from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
@@ -90,11 +90,6 @@ def validate(config: Any, options: Any, size: int) -> None:
             "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
         )
     require_wire(config.training.wire, options.policy.level)
-    if feeds_back(config.training.wire) and (config.output.checkpoint_every or config.output.restart):
-        raise UsageError(
-            f"--wire {config.training.wire}: checkpoints over a mesh hold no encoding errors; leave feedback=on, or "
-            "--checkpoint-every and --restart, out"
-        )
     if config.mesh.save_plan:
         require_plain(config)
     checks.require_samples(config, counts(config)[0])

@@ -249,10 +249,6 @@ def test_wrong_meshes_are_refused_in_a_sentence():
         (["--data", "blobs"], r"--model gpt cannot learn --data blobs"),
         (["--wire", "packed"], r"as is or over a lossy wire"),
         (["--guarantee", "layout", "--wire", "fp8:hops=every"], r"leave hops=every out"),
-        (
-            ["--wire", "sign:feedback=on", "--checkpoint-every", "2"],
-            r"checkpoints over a mesh hold no encoding errors",
-        ),
         (["--wire", "fp9"], r"wire"),
         (["--policy", "fastest"], r"unknown argument --policy"),
         (["--set", "model.heads=3"], r"model.heads = 3"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ class Holding(ABC):
     """The contents of the checkpoints of the application `app`; `config`: the class of its configuration. Methods get
     the configuration as an argument, because it may come from a file."""
 
+    REMEDIES: ClassVar[Mapping[str, str]] = {}  # what to do if a statement of `described` differs
+
     def __init__(self, app: str, config: type):
         self.kind = Kind(
             app, 1, Head, self._held, self._expected, self._check, self._prints, self._fingerprint
@@ -67,6 +70,10 @@ class Holding(ABC):
     def described(self, config, options, size: int) -> dict[str, Any]:
         """Further statements in a checkpoint beside the options of the problem, flat."""
         return {}
+
+    def stated(self, trainer) -> dict[str, Any]:
+        """What `described` returns, of a run that has a trainer."""
+        return self.described(trainer.config, trainer.ctx.options, trainer.ctx.size)
 
     def kept(self, held: Held) -> Expected:
         """The arrays that follow from `described`. Raises Refused."""
@@ -123,11 +130,19 @@ class Holding(ABC):
         need = 4 * sum(prod(shape) for _, shape in self._expected(held).values())
         problem = self._problem(config) | held.more
         last = config.training.last
-        return restart.verify(config.output.restart, self.kind, problem, options.seed, last, "--until", need)
+        return restart.verify(
+            config.output.restart,
+            self.kind,
+            problem,
+            options.seed,
+            last,
+            "--until",
+            need,
+            remedies=self.REMEDIES,
+        )
 
     def _own(self, trainer: Trainer) -> Held:
-        ctx = trainer.ctx
-        return Held(trainer.config, self.described(trainer.config, ctx.options, ctx.size))
+        return Held(trainer.config, self.stated(trainer))
 
     # ---- of a file
 

@@ -18,21 +18,25 @@ from miniapps.partition.execution.place import Part, Place
 
 
 class BlockVector:
-    """A vector with all values of a reduction, block after block. `tensors`: the shapes of the blocks."""
+    """A vector with all values of a reduction, block after block. `tensors[k]`: the shapes of the blocks of value k,
+    which has the elements [bounds[k], bounds[k + 1])."""
 
     def __init__(self, place: Place, cuts: Sequence[Cut]):
         self.shapes = [place.shape(cut) for cut in cuts]
         self.padded = place.padded
         self.pieces: list[list[tuple[int, int, Part | None]]] = []
-        self.tensors: list[tuple[int, ...]] = []
+        self.tensors: list[list[tuple[int, ...]]] = []
+        self.bounds = [0]
         end = 0
         for cut, shape in zip(cuts, self.shapes, strict=True):
+            parts = blocks_of(place, cut)
+            self.tensors.append([shape if part is None else part.shape for part in parts])
             pieces = []
-            for part in blocks_of(place, cut):
-                self.tensors.append(shape if part is None else part.shape)
-                begin, end = end, end + prod(self.tensors[-1])
+            for part, of_block in zip(parts, self.tensors[-1], strict=True):
+                begin, end = end, end + prod(of_block)
                 pieces.append((begin, end, part))
             self.pieces.append(pieces)
+            self.bounds.append(end)
         self.count = end
 
     def packer(self, k: int, row: np.ndarray) -> Callable:

@@ -1,4 +1,4 @@
-"""The tensors that a program is given: a rank's parts of parameters, buffers, inputs and constants."""
+"""A rank's parts of whole tensors: parameters, buffers, inputs and constants that a program is given."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def part_of(place: Place, value: Value, tensor: torch.Tensor) -> torch.Tensor:
             tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
             tensor.index_fill_(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
     return tensor.contiguous()
+
+
+def put_part(place: Place, value: Value, part: np.ndarray, whole: np.ndarray) -> None:
+    """Write the part that the rank of `place` holds to its places in the whole array, without padding."""
+    found = [place.indices(dim, n) for dim, n in zip(value.cut, value.shape, strict=True)]
+    held = [np.flatnonzero(index >= 0) for index in found]
+    whole[np.ix_(*(index[at] for index, at in zip(found, held, strict=True)))] = part[np.ix_(*held)]
 
 
 def constant_of(source: Source) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from miniapps.partition.cuts.axes import axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import SPAN, Compute, Plan, Reduce, Reshard, Step, step_operands
+from miniapps.partition.cuts.steps import SPAN, STAGE, Compute, Plan, Reduce, Reshard, Step, step_operands
 from miniapps.partition.execution.bound import Added, Moved, Operation
 from miniapps.partition.execution.exchange import Recut
 from miniapps.partition.execution.place import Place, Wanted
@@ -19,6 +19,17 @@ def carriers_among(mesh: Mesh, axes: Iterable[str]) -> frozenset[str]:
     blocks."""
     found = map(mesh.carrier, axes)
     return frozenset(carrier for carrier in found if carrier and mesh.extent(carrier) > 1)
+
+
+def is_first(plan: Plan, mesh: Mesh, rank: int, name: str) -> bool:
+    """Whether `rank` is the first rank that holds its part of a value, or its partials of it."""
+    value = plan.values[name]
+    carriers = {mesh.carrier(axis) for axis in (*axes_of(value.cut), *value.partial)}
+    first = dict.fromkeys((axis for axis, _ in mesh.axes), 0)
+    if plan.stages and (along := mesh.carrier(STAGE)) is not None:
+        owners = mesh.owners(plan.axis(STAGE))
+        first[along] = min(int(owners[stage]) for stage in plan.stages[name])
+    return all(at == first[axis] for axis, at in mesh.coordinates(rank).items() if axis not in carriers)
 
 
 def axes_along(plan: Plan, step: Step) -> list[tuple[str, ...]]:

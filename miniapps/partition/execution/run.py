@@ -45,7 +45,7 @@ from miniapps.partition.execution.partners import (
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
-from miniapps.partition.execution.wires import feeds_back, is_lossy, parted
+from miniapps.partition.execution.wires import is_lossy, parted
 from miniapps.partition.planning.early import gradient_sums
 
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
@@ -93,6 +93,9 @@ class Program:
         self.relay = Relay(self._along_stages())
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
+        self.coded: list[
+            tuple[Total, tuple[str, ...]]
+        ] = []  # over lossy wires, with the values that are added
         self._shared: dict[tuple | None, Total] = {}
         self._reducers = reducers
         writer = Writer(
@@ -159,17 +162,18 @@ class Program:
         return loss, rest[:n], rest[n:]
 
     def lost(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The encoding errors that a wire with feedback keeps, (contributions, total) of each reduction that has it;
-        of others none. Collective."""
-        return [total.reducer.lost() for total in self._feeding()]
+        """The encoding errors that wires with feedback keep, (contributions, total) of each reduction that has one; of
+        others none. Collective."""
+        return [total.reducer.lost() for total, _ in self.feeding()]
 
     def restore_lost(self, kept: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
         """Continue from the errors of `lost`."""
-        for total, (contributions, of_total) in zip(self._feeding(), kept, strict=True):
+        for (total, _), (contributions, of_total) in zip(self.feeding(), kept, strict=True):
             total.reducer.restore_lost(contributions, of_total)
 
-    def _feeding(self) -> list[Any]:
-        return [total for total in self.totals if total.blocks is not None] if feeds_back(self.wire) else []
+    def feeding(self) -> list[tuple[Total, tuple[str, ...]]]:
+        """The sums over wires that keep errors, with the values that they add."""
+        return [each for each in self.coded if each[0].reducer.feeds_back]
 
     def free(self) -> None:
         """Free requests and communicators. Collective."""
@@ -234,6 +238,7 @@ class Program:
         if self.wired.issuperset(step.operands):
             blocks = BlockVector(self.place, [self.plan.values[name].cut for name in step.operands])
             total = Total(comm, self.level, *about, self._reducers, None, self.wire, blocks)
+            self.coded.append((total, step.operands))
         else:
             scatter = scattered(self.plan, step, self.place, self._place_of, group)
             total = Total(comm, self.level, *about, self._reducers, scatter)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from kernels.wires import PLAIN
 from miniapps.partition.execution.block_vector import BlockVector
 from miniapps.partition.execution.place import Rows
 from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.execution.switched import Switched
 from miniapps.partition.execution.wires import wired
 
 FLOATS = ("float32", "float64")
@@ -80,20 +82,29 @@ class Total:
             described = reduction(level, combine, dtype, n, bounds)
         else:
             n = blocks.count
-            described = wired(level, n, wire, blocks.tensors)
+            described = wired(level, n, wire)
         self.exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
-        self.reducer = None
+        self.reducer: Any = None
         if comm is None and (self.exact or blocks is not None):
             from mpi4py import MPI
 
             comm = MPI.COMM_SELF
         if comm is not None:
             numbers = rows.numbers if self.trees or self.exact else None
-            if make is None:
-                self.reducer = plan(comm, described, name=name, blocks=numbers, summed=self.trees)
+
+            def planned(described: Reduction, name: str) -> Any:
+                if make is None:
+                    return plan(comm, described, name=name, blocks=numbers, summed=self.trees)
+                return make(comm, described, name, numbers, self.trees)
+
+            def over(n: int, wire: str, tensors: list[tuple[int, ...]], number: int) -> Any:
+                return planned(wired(level, n, wire, tensors), f"{name} {number}" if number else name)
+
+            if blocks is None:
+                self.reducer = planned(described, name)
             else:
-                self.reducer = make(comm, described, name, numbers, self.trees)
+                self.reducer = Switched(blocks.bounds, blocks.tensors, over, wire)
         if self.exact:
             count = len(rows.numbers)
         elif self.trees:

@@ -6,6 +6,7 @@ No MPI, no torch.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError, meets
 from kernels.wires import PLAIN
+from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan, Reduce, Step
+from miniapps.partition.planning.early import gradient_sums
 
 CARRIED = "float32"  # the elements that lossy wires carry
 
@@ -50,6 +53,30 @@ def wired(level: str, n: int, wire: str, tensors=None) -> Reduction:
     not allow."""
     held = "exact" if meets(level, "layout") else "working"
     return Reduction("direct", (n,), np.dtype(CARRIED), accumulation=held, wire=wire, tensors=tensors)
+
+
+def contributed(plan: Plan, mesh: Mesh, level: str) -> dict[str, tuple[int, ...]]:
+    """{value: (contributions, *shape of the value)} of each sum of gradients, in the order of names. Under `layout`
+    every block contributes, otherwise every rank by its place along the axes of the sum."""
+    wired, found = gradient_sums(plan), dict[str, tuple[int, ...]]()
+    for step in plan.steps:
+        if isinstance(step, Reduce):
+            blocks = prod(plan.axis(axis).blocks for axis in step.axes)
+            rows = blocks if meets(level, "layout") else len(mesh.group(step.axes, 0))
+            found |= {name: (rows, *plan.values[name].shape) for name in step.operands if name in wired}
+    return dict(sorted(found.items()))
+
+
+def bound_to(mesh: Mesh, level: str) -> str:
+    """The mesh whose contributions an encoding error belongs to; "any" under `layout`."""
+    if meets(level, "layout"):
+        return "any"
+    texts = []
+    for name, size in mesh.axes:
+        if size > 1:
+            carried = sorted(axis for axis, carrier in mesh.carriers if carrier == name)
+            texts.append(f"{name}={size} ({' '.join(carried)})")
+    return ", ".join([*texts, *([f"shuffled by {mesh.shuffle}"] if mesh.shuffle else [])]) or "one rank"
 
 
 def encoded(wire: str, n: int, contributions: int) -> int:

@@ -310,7 +310,7 @@ class Sum:
                 level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds
             )
         else:
-            described = wired(level, blocks.count, wire, blocks.tensors)
+            described = wired(level, blocks.count, wire)
         exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
         self.reducer = True if group or exact or blocks is not None else None
