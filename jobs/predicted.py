@@ -43,7 +43,8 @@ class Predicted:
         if not known:
             return self.unpriced.get(tasks[0].id, ("-", ""))[0]
         low, high = known[0].interval
-        span = f"{1e3 * known[0].median:.3g} ms ({1e3 * low:.3g} to {1e3 * high:.3g})"
+        within = f"{1e3 * low:.3g} to {1e3 * high:.3g}" if low < high else "error unknown"  # a machine file's
+        span = f"{1e3 * known[0].median:.3g} ms ({within})"
         some = f", {len(known)} of {len(tasks)} tasks" if len(known) < len(tasks) else ""
         clock = " of CPU time" if known[0].clock == "cpu" else ""
         return f"{span}{clock}{some}"

@@ -47,14 +47,16 @@ DOCUMENTS = {
             file title guarantee clock extrapolated | text | `clock`: `wall` or `cpu`; `extrapolated`: what was not
               measured, `; ` between
             ranks replays | integer
-            p05_s p10_s p25_s p50_s p75_s p90_s p95_s | number, s | quantiles of a step
+            p05_s p10_s p25_s p50_s p75_s p90_s p95_s | number, s | quantiles of a step; of devices of a machine file
+              the median alone
             compute_s overhead_s communication_s overlapped_s waiting_s | number, s | on a quiet machine, mean over
               ranks: kernels, all between them, messages that add to the step, messages that pass while ranks work,
               waiting for ranks that are late
             memory_bytes | number | weights, the optimiser's state and the most that a step holds, of the rank with most
             flops_per_s | number | operations of the model per second and rank
             slower | number | share of the replays that are slower than the same ones of the first
-            told | boolean | whether it can be told from the first
+            told | boolean | whether it can be told from the first; not on devices of a machine file, whose prices have
+              no known error
             """,
             ),
             rows(
@@ -154,6 +156,11 @@ def run(options: argparse.Namespace) -> Answer:
         count = min(len(each.samples), len(first.samples))
         slower = float(np.mean(each.samples[:count] > first.samples[:count]))
         quantiles = np.quantile(each.samples, np.array(PERCENTS) / 100).tolist()
+        if not prices.measured:
+            quantiles = [
+                value if percent == 50 else np.nan for percent, value in zip(PERCENTS, quantiles, strict=True)
+            ]
+        told = prices.measured and slower >= TOLD
         parts = [
             float(part.mean())
             for part in (each.compute, each.overhead, each.communication, each.overlapped, each.waiting)
@@ -162,12 +169,13 @@ def run(options: argparse.Namespace) -> Answer:
         rows.append(
             (path, program.title, program.guarantee, options.clock, "; ".join(each.extrapolated), program.size,
              len(each.samples), *quantiles, *parts, memory, program.model_flops / median / program.size, slower,
-             slower >= TOLD)
+             told)
         )  # fmt: skip
         low, high = quantiles[PERCENTS.index(10)], quantiles[PERCENTS.index(90)]
+        within = f"{_ms(low)} to {_ms(high)}" if prices.measured else "unknown"
         lines.append(
-            (program.title, program.guarantee, program.size, _ms(median), f"{_ms(low)} to {_ms(high)}",
-             *map(_ms, parts), f"{memory / 1e6:,.1f}", "yes" if slower >= TOLD else "no")
+            (program.title, program.guarantee, program.size, _ms(median), within,
+             *map(_ms, parts), f"{memory / 1e6:,.1f}", "yes" if told else "no")
         )  # fmt: skip
     plans = pd.DataFrame(
         rows,
@@ -200,6 +208,10 @@ def run(options: argparse.Namespace) -> Answer:
     notes = [f"Note: not priced: {title}: {reason}." for _, title, reason in unpriced]
     marks = dict.fromkeys(mark for _, _, each in found for mark in each.extrapolated)
     notes += [f"Note: extrapolated: {', '.join(marks)}."] * bool(marks)
+    if not prices.measured:
+        notes.append(
+            "Note: a machine file does not say how far off its prices are, so plans cannot be told apart."
+        )
     if first.fit.freedom:
         notes.append(
             f"Note: steps that the calibration ran whole took {first.fit.work:.2f} times the work of their replays and "
@@ -239,11 +251,12 @@ def said(first: Priced, rows: Sequence[tuple], clock: str) -> str:
     program, quantiles = first.program, dict(zip(PERCENTS, rows[0][7:], strict=False))
     several = len(rows) > 1
     alike = sum(not row[-1] for row in rows) - 1
+    low, high = quantiles[10], quantiles[90]
+    within = f"80 % of runs from {_ms(low)} to {_ms(high)} ms" if low <= high else "without a known error"
     return (
         f"{f'Predicted to be the fastest of {len(rows)} plans: ' * several}{program.title}, {program.guarantee}: "
-        f"{_ms(quantiles[50])} ms per step on {program.size} rank{'s' * (program.size > 1)} ({clock} time), 80 % of "
-        f"runs from {_ms(quantiles[10])} to {_ms(quantiles[90])} ms"
-        f"{f'; {alike} others cannot be told from it' * several}"
+        f"{_ms(quantiles[50])} ms per step on {program.size} rank{'s' * (program.size > 1)} ({clock} time), "
+        f"{within}{f'; {alike} other{'s' * (alike != 1)} cannot be told from it' * several}"
     )
 
 

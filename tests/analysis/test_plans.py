@@ -473,8 +473,11 @@ def test_the_command_prices_compares_and_appends(tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     plans = answer["tables"]["plans"]
     assert [row["title"] for row in plans] == ["plan 1", "plan 0"]
-    assert [row["told"] for row in plans] == [False, True]
+    assert [row["told"] for row in plans] == [False, False]  # a machine file has no known error
+    assert all(row["p10_s"] is row["p90_s"] is None and row["p50_s"] > 0 for row in plans)
     assert "fastest of 2 plans: plan 1" in answer["sentences"][0]
+    assert "without a known error; 1 other cannot be told from it" in answer["sentences"][0]
+    assert any("does not say how far off" in note for note in answer["notes"])
     assert len(ledger.read_text().splitlines()) == 2
     for wrong, message in [
         (["price", str(files[0])], "--calibration DIR is missing"),

@@ -73,6 +73,11 @@ class Prices:
         self._times: dict[str, WorkTimes] = {}
         self._wholes: dict[str, Whole] = {}
 
+    @property
+    def measured(self) -> bool:
+        """Whether kernels and messages were measured, so that the error of their prices is known."""
+        return self.machine.device is None
+
     def of(self, program: Program, *, replays: int = 200, clock: str = "cpu", seed: int = 1) -> Priced:
         """The price of a program. Replay k has the same machine rate for every program of one seed. Raises Unreachable
         for kernels or messages without a price."""

@@ -58,7 +58,7 @@ def lines_of(document: dict[str, Any], most: int | None = None) -> list[str]:
             row["title"],
             row["guarantee"],
             _ms(row["p50_s"]),
-            f"{_ms(row['p10_s'])} to {_ms(row['p90_s'])}",
+            "unknown" if row["p10_s"] is None else f"{_ms(row['p10_s'])} to {_ms(row['p90_s'])}",
             *(_ms(row[f"{part}_s"]) for part in PARTS),
             f"{row['memory_bytes'] / 1e6:,.1f}",
             "yes" if row["told"] else "no",
