@@ -55,6 +55,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.execution.learn",
            "miniapps.partition.execution.parts",
            "miniapps.partition.execution.pieces", "miniapps.partition.pricing.dry",
+           "miniapps.partition.pricing.forms", "miniapps.partition.pricing.talk",
            "miniapps.partition.pricing.rehearse", "miniapps.partition.pricing.together",
            "miniapps.partition.execution.relay", "miniapps.partition.execution.ring",
            "miniapps.partition.execution.run",

@@ -22,7 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from miniapps.dlrm.alone import Alone
 from miniapps.dlrm.ratings import Ratings
 from miniapps.dlrm.works import WORKS
-from miniapps.partition.pricing.dry import Held, call_of
+from miniapps.partition.pricing.dry import Held
+from miniapps.partition.pricing.forms import call_of
 from miniapps.partition.pricing.keys import work_of
 from miniapps.untrusted.program import Wait, Work
 

@@ -74,8 +74,10 @@ def test_one_hash_on_every_mesh(name):
 
 
 @pytest.mark.slow
-def test_two_ranks_calibrate_an_own_module_and_its_recipes_are_compared(tmp_path):
-    plan = f"{FILE}:Perceptron 'inputs={CLASSES[3]}' loss=cross_entropy dp|tp ranks=2 guarantee=none"
+@pytest.mark.parametrize(("name", "recipes"), [("Perceptron", "dp|tp"), ("Talking", "dp")])
+def test_two_ranks_calibrate_an_own_module_and_its_recipes_are_compared(tmp_path, name, recipes):
+    plan = f"{FILE}:{name} 'inputs={CLASSES[3]}' loss=cross_entropy {recipes} ranks=2 guarantee=none"
+    every = recipes.split("|")
     what = [word for part in ("programs", "collectives") for word in ("--what", part)]
     few = [
         "--budget",
@@ -92,14 +94,15 @@ def test_two_ranks_calibrate_an_own_module_and_its_recipes_are_compared(tmp_path
     run = on_ranks(2, ["-m", "miniapps.calibrate", *few, "--out", str(tmp_path / "cal")], timeout=240)
     assert run.returncode == 0, run.stdout + run.stderr
     names = read(tmp_path / "cal" / rank_file(0)).names
-    assert sum(name.startswith(f"step {FILE}:Perceptron") for name in names) == 2
-    asked = [f"{FILE}:Perceptron", *CLASSES, "--recipe", "dp,tp", "--ranks", "2"]
+    assert sum(each.startswith(f"step {FILE}:{name}") for each in names) == len(every)
+    assert any(":mixed" in each for each in names) == (name == "Talking")
+    asked = [f"{FILE}:{name}", *CLASSES, "--recipe", ",".join(every), "--ranks", "2"]
     found = run_python(
         ["-m", "miniapps.partition", "search", *asked, "--calibration", str(tmp_path / "cal"), "--json"]
     )
     assert found.returncode == 0, found.stderr
     plans = json.loads(found.stdout)["price"]["tables"]["plans"]
-    assert sorted(row["title"].split(", ")[1].split()[0] for row in plans) == ["dp", "tp"]
+    assert sorted(row["title"].split(", ")[1].split()[0] for row in plans) == every
     assert all(row["compute_s"] > 0 and row["communication_s"] > 0 for row in plans)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.guarantees import ChoiceError
 from miniapps.partition.cuts.steps import SHAPE
 from miniapps.partition.execution import rings
 from miniapps.partition.execution.blockwise import Blocks, blocks_of
@@ -25,9 +24,8 @@ from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.lines import Lines
 from miniapps.partition.execution.pieces import cut, filled, joins, narrowed, partial_of
 from miniapps.partition.execution.place import Halo, Part
+from miniapps.partition.execution.regions import region_of, talks
 from miniapps.partition.execution.totals import Total, tree
-from miniapps.partition.manual.messages import Together
-from miniapps.partition.rules.manual import MANUAL, parsed
 from miniapps.trace.schema import COMPUTE, EXCHANGE
 
 KEPT_BYTES = 1 << 20  # constant tensors up to this size are kept from step to step
@@ -48,10 +46,10 @@ class Writer:
         timed: Callable | None = None,
         seed: int = 0,
         relay: Callable | None = None,
-        between: Callable | None = None,
+        region: Callable = region_of,
     ):
         self.relay: Any = relay
-        self.between = between  # the communicator of a manual region with messages
+        self.region = region  # the calls of a manual region with messages
         self.bound, self.kernels, self.watch, self.timed, self.seed = bound, kernels, watch, timed, seed
         self.moved, self.total = moved, total
         self.lines = Lines({"torch": torch})
@@ -106,10 +104,10 @@ class Writer:
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
         function = self.kernels.function(step.target, step.kernel, dict(step.kwargs))
-        talks = step.kernel == MANUAL and bool(parsed(str(step.args[1])).along)
-        done = iter(self.together(step, function)) if talks else iter(())
+        together = talks(step)
+        done = iter(self.together(step, function)) if together else iter(())
         for call in step.calls:
-            if talks:
+            if together:
                 variables = next(done)
             else:
                 operands = [self.operand(step, call, k) for k in range(len(step.operands))]
@@ -201,19 +199,12 @@ class Writer:
     def together(self, step: Operation, function: Callable) -> list[list[str]]:
         """Write the calls of a manual region whose blocks send messages; returns the variables of each call's
         results."""
-        if self.between is None:
-            raise ChoiceError(
-                f"manual region {step.args[0]}: messages inside of a region have no price and no times"
-            )
         calls, uses = [], []
         for call in step.calls:
             operands = [self.operand(step, call, k) for k in range(len(step.operands))]
             calls.append(self.literal(step.args, operands, call.shape))
             uses += operands
-        functions = [partial(function, where=call.where) for call in step.calls]
-        lines = [{letter: own[0] for letter, own in call.where} for call in step.calls]
-        along = parsed(str(step.args[1])).along
-        region: Callable = Together(str(step.args[0]), functions, along, lines, self.between(step))
+        region: Callable = self.region(step, function)
         if self.timed is not None:
             region = self.timed(f"node.{step.node}", COMPUTE, region, 0)
         several = self.put(f"{self.constant(region, 'f')}({', '.join(calls)})", uses)
@@ -241,13 +232,17 @@ class Writer:
         shape, dtype = step.shapes[r], step.dtypes[r]
         if not pieces:
             return self.constant(torch.zeros(shape, dtype=getattr(torch, dtype)))
-        parts = [call.into[r][1] for call, _ in pieces]
-        variables = [variable for _, variable in pieces]
-        if parts[0] is None:  # blocks are not kept separately: add their runs
-            total = variables[0]
-            for variable in variables[1:]:
-                total = self.put(f"torch.add({total}, {variable})", [total, variable])
-            return total
+        by: dict[Part | None, str] = {}
+        for call, variable in pieces:  # runs of blocks of one part are not kept separately: add them
+            part = call.into[r][1]
+            by[part] = (
+                self.put(f"torch.add({by[part]}, {variable})", [by[part], variable])
+                if part in by
+                else variable
+            )
+        if None in by:
+            return by[None]
+        parts, variables = list(by), list(by.values())
         padded = self.bound.place.padded
         dims = {
             part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1

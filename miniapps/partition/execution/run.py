@@ -43,6 +43,7 @@ from miniapps.partition.execution.partners import (
     scattered,
 )
 from miniapps.partition.execution.place import Place
+from miniapps.partition.execution.regions import region_of
 from miniapps.partition.execution.relay import Relay, raw
 from miniapps.partition.execution.totals import Total
 from miniapps.partition.execution.wires import is_lossy, parted
@@ -107,7 +108,7 @@ class Program:
             timed,
             seed,
             self.relay,
-            lambda step: self._among(axes_between(plan, step))[0],
+            lambda step, function: region_of(step, function, self._among(axes_between(plan, step))[0]),
         )
         self.gradients, self.updates = self.bound.gradients, self.bound.updates
         self.text = writer.text(self.bound.leaving)

@@ -186,10 +186,11 @@ class Together:
 
         failed = next((x for (what, _), x in asked if what == ERROR), None)
         heads = sorted({head for head, _ in asked})
-        sent = [(line, x) for line, (head, x) in zip(self.lines, asked, strict=True) if head[1]]
-        own = [(line, x.detach().numpy()) for line, x in sent]
-        mine = heads, "" if failed is None else f"{type(failed).__name__}: {failed}", own
-        every = [mine] if self.comm is None else self.comm.allgather(mine)
+        sent = [(line, x.detach()) for line, (head, x) in zip(self.lines, asked, strict=True) if head[1]]
+        every = [(heads, "", [])]
+        if self.comm is not None:
+            text = "" if failed is None else f"{type(failed).__name__}: {failed}"
+            every = self.comm.allgather((heads, text, [(line, x.numpy()) for line, x in sent]))
         if failed is not None:
             raise failed
         if text := next((text for _, text, _ in every if text), ""):
@@ -203,6 +204,8 @@ class Together:
             )
         if told == [(END, "")]:
             return None
+        if self.comm is None:
+            return told[0][1], sent
         return told[0][1], [(line, torch.from_numpy(x)) for _, _, found in every for line, x in found]
 
 

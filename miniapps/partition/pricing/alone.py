@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import cycle
+from typing import Any
 
 from kernels.guarantees import meets
 from kernels.wires import PLAIN
@@ -12,9 +15,9 @@ from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.bind import bind
 from miniapps.partition.execution.block_vector import BlockVector
-from miniapps.partition.execution.bound import Added, Moved, Outgoing
+from miniapps.partition.execution.bound import Added, Moved, Operation, Outgoing
 from miniapps.partition.execution.exchange import Exchange
-from miniapps.partition.execution.partners import carriers_among, is_held, recuts, scattered
+from miniapps.partition.execution.partners import axes_between, carriers_among, is_held, recuts, scattered
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.scatter_layout import ScatterLayout
 from miniapps.partition.execution.wires import is_lossy, parted
@@ -58,6 +61,19 @@ class Nobody:
         return self
 
 
+class Others(Nobody):
+    """A communicator whose other ranks send zeros: `answers`, one after the other, from the first again after the
+    last."""
+
+    def __init__(self, answers: Sequence[Any]):
+        self._answers = cycle([pickle.dumps(each) for each in answers])
+
+    def allgather(self, mine: Any) -> list[Any]:
+        """This rank's object and an answer, packed and unpacked as objects of mpi4py are."""
+        pickle.dumps(mine)
+        return [mine, pickle.loads(next(self._answers))]
+
+
 class Alone:
     """The `bound` program of `rank` of a mesh, and the exchanges and reductions in which it takes part. `wire`: over
     which sums of gradients travel."""
@@ -83,6 +99,10 @@ class Alone:
         comm = Nobody() if group else None
         changed = recuts(self.plan, step.operands, step.wanted)
         return Exchange(self.place_of, self.rank, comm, group, changed, values[0].dtype), group
+
+    def between(self, step: Operation) -> Sequence[int]:
+        """The ranks whose blocks of a manual region send each other messages; none if this rank has all."""
+        return self.group(axes_between(self.plan, step))
 
     def peer(self, step: Outgoing) -> int:
         """The rank to which a message between stages goes, or from which it comes."""

@@ -30,11 +30,12 @@ from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.totals import reduction
 from miniapps.partition.execution.wires import wired
+from miniapps.partition.manual.messages import END
 from miniapps.partition.pricing.alone import Alone
-from miniapps.partition.pricing.events import Array, Arrived, Event, KernelCall, Moves, Part, Sent, Summed
+from miniapps.partition.pricing.events import Arrived, Event, KernelCall, Moves, Part, Sent, Summed, Told
+from miniapps.partition.pricing.forms import META, array, empty, form, formed, plain, tensors
+from miniapps.partition.pricing.talk import Talk, Talks, counted
 from miniapps.partition.rules.manual import MANUAL
-
-META = "meta"
 
 
 def dry_run(
@@ -73,13 +74,18 @@ def dry_step(
     def relay(step: Outgoing) -> Passed:
         return Passed(recorder, step, rank, alone.peer(step))
 
-    writer = Writer(alone.bound, kernels, exchange, total, timed=recorder.timed, relay=relay)
+    found = Talks(alone.plan)
+
+    def region(step: Operation, function: Callable) -> Talking:
+        return Talking(recorder, step, found.of(step.node), rank, alone.between(step))
+
+    writer = Writer(alone.bound, kernels, exchange, total, timed=recorder.timed, relay=relay, region=region)
     text = writer.text(alone.bound.leaving)
     for name, value in writer.lines.names.items():
         if isinstance(value, torch.Tensor):
             writer.lines.names[name] = value.to(META)
     given = [
-        _empty(alone.bound.shape(name), s.tensor.dtype) if alone.bound.has(name) else None
+        empty(alone.bound.shape(name), s.tensor.dtype) if alone.bound.has(name) else None
         for s in plan.sources
         for name in [s.tensor.name]
     ]
@@ -105,10 +111,10 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if not self.quiet:
             fresh = not (func.is_view or func._schema.is_mutable)
-            results = tuple(_tensors(result)) if fresh else ()
+            results = tuple(tensors(result)) if fresh else ()
             self.held.add(results)
             self.events.append(
-                Moves(str(func), tuple(map(_array, _tensors((args, kwargs)))), tuple(map(_array, results)))
+                Moves(str(func), tuple(map(array, tensors((args, kwargs)))), tuple(map(array, results)))
             )
         return result
 
@@ -189,9 +195,9 @@ class Exchanged:
 
     def _made(self, part: Part, xs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         with self.recorder.silent():
-            results = [_empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
+            results = [empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
         self.recorder.held.add(results)
-        stays = sum(_array(x).nbytes for x in results)
+        stays = sum(array(x).nbytes for x in results)
         self.recorder.events.append(Sent(self.node, self.group, self.sent, stays, part=part))
         return results
 
@@ -210,7 +216,7 @@ class Passed:
         if isinstance(step, Incoming):
             with recorder.silent():
                 found = [
-                    _empty(step.shape, step.dtype) for _ in range(1 if step.count is None else step.count)
+                    empty(step.shape, step.dtype) for _ in range(1 if step.count is None else step.count)
                 ]
             recorder.held.add(found)
             recorder.events.append(Arrived(step.node, self.peer, nbytes, step.tag))
@@ -220,8 +226,37 @@ class Passed:
         return []
 
 
+class Talking:
+    """The stand-in of the calls of a manual region whose blocks send messages; `group`: the ranks that have blocks."""
+
+    def __init__(self, recorder: Recorder, step: Operation, talk: Talk, rank: int, group: Sequence[int]):
+        self.recorder, self.step, self.talk, self.own = recorder, step, talk, talk.blocks(step)
+        self.group, self.others = tuple(group), [peer for peer in group if peer != rank]
+
+    def __call__(self, *calls: tuple) -> list[list[torch.Tensor]]:
+        recorder, talk, node = self.recorder, self.talk, self.step.node
+        with recorder.silent():
+            found = [[empty(*each) for each in talk.results[k]] for k in self.own]
+        about = ("blocks", len(talk.lines)), ("calls", len(calls))
+        for k, args, results in zip(self.own, calls, found, strict=True):
+            recorder.events.append(
+                KernelCall(
+                    node, self.step.target, False, tuple(map(array, tensors(args))), (plain(args), about),
+                    tuple(map(array, results)), flops=talk.flops[k],
+                )
+            )  # fmt: skip
+            recorder.held.add(results)
+        if self.group:
+            said = [(each.what, each.letter, each.nbytes(self.own)) for each in talk.messages]
+            for what, letter, nbytes in (*said, (END, "", 0)):
+                to = tuple((peer, nbytes) for peer in self.others)
+                recorder.events.append(Told(node, self.group, what, letter, to))
+        return found
+
+
 class Kernel:
-    """A kernel that records its call and returns results without numbers."""
+    """A kernel that records its call and returns results without numbers. `result`: a function that returns them;
+    `counts`: and their floating-point operations."""
 
     def __init__(
         self,
@@ -231,14 +266,15 @@ class Kernel:
         result: Callable,
         blocks: Sequence[int] = (),
         apart: bool = False,
+        counts: bool = False,
     ):
         self.recorder, self.target, self.own, self.result = recorder, target, own, result
-        self.blocks, self.apart = tuple(blocks), apart
+        self.blocks, self.apart, self.counts = tuple(blocks), apart, counts
 
     def __call__(self, *args, **kwargs):
         recorder = self.recorder
-        operands = list(_tensors((args, kwargs)))
-        constants = _plain(args), tuple(sorted(_plain(kwargs).items()))
+        operands = list(tensors((args, kwargs)))
+        constants = plain(args), tuple(sorted(plain(kwargs).items()))
         key = (
             self.target,
             constants,
@@ -247,16 +283,18 @@ class Kernel:
         )
         with recorder.silent():
             if (known := recorder.known.get(key)) is None:  # torch finds shapes slowly
-                found = self.result(*args, **kwargs)
-                recorder.known[key] = _form(found, operands)
+                found, flops = self.result(*args, **kwargs), 0
+                if self.counts:
+                    found, flops = found
+                recorder.known[key] = form(found, operands), flops
             else:
-                found = _formed(known, operands)
+                found, flops = formed(known[0], operands), known[1]
         event = KernelCall(
-            recorder.node, self.target, self.own, tuple(map(_array, operands)), constants,
-            tuple(map(_array, _tensors(found))), self.blocks,
+            recorder.node, self.target, self.own, tuple(map(array, operands)), constants,
+            tuple(map(array, tensors(found))), self.blocks, flops,
         )  # fmt: skip
         recorder.events.append(event)
-        recorder.held.add(_tensors(found))
+        recorder.held.add(tensors(found))
         return found
 
 
@@ -273,7 +311,7 @@ class Recorded(Kernels):
         if kernel == "create":
             return real
         if kernel == MANUAL:  # the user's function, on tensors without numbers
-            return Kernel(self.recorder, target, False, real)
+            return Kernel(self.recorder, target, False, partial(counted, real), counts=True)
         result = _convolution(target) if target.startswith("conv.") else named(target)
         return Kernel(self.recorder, target, self.own(target, kernel, kwargs) is not None, result)
 
@@ -290,7 +328,7 @@ class Recorded(Kernels):
         """The stand-in of a function that draws random numbers."""
 
         def made(shapes: Sequence[tuple[int, ...]], number: int, *operands: torch.Tensor):
-            found = [_empty(*each) for each in zip(shapes, step.dtypes, strict=True)]
+            found = [empty(*each) for each in zip(shapes, step.dtypes, strict=True)]
             return found[0] if len(found) == 1 else tuple(found)
 
         return partial(Kernel(self.recorder, step.target, True, made), step.shapes)
@@ -325,7 +363,7 @@ class Sum:
         """A function for each partial, which copies it."""
 
         def pack(x: torch.Tensor) -> None:
-            self.recorder.events.append(Moves("pack", (_array(x),), (_array(x),)))
+            self.recorder.events.append(Moves("pack", (array(x),), (array(x),)))
 
         return [pack] * self.count
 
@@ -346,24 +384,9 @@ class Sum:
         self.recorder.events.append(replace(self.event, part=self.part))
         shapes = self.step.shapes if self.scatter is None else [shape for shape, _ in self.scatter.parts]
         with self.recorder.silent():
-            found = [_empty(shape, self.step.dtype) for shape in shapes]
+            found = [empty(shape, self.step.dtype) for shape in shapes]
         self.recorder.held.add(found)
         return found
-
-
-# ---- shapes
-
-
-def call_of(target: str, args: Any, kwargs: Any, found: Any) -> KernelCall:
-    """The call of an operation of torch with these arguments, which returned `found`."""
-    operands = tuple(map(_array, _tensors((args, kwargs))))
-    constants = _plain(args), tuple(sorted(_plain(kwargs).items()))
-    return KernelCall("", target, False, operands, constants, tuple(map(_array, _tensors(found))))
-
-
-def _empty(shape: Sequence[int], dtype: str | torch.dtype) -> torch.Tensor:
-    of = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-    return torch.empty(tuple(shape), dtype=of, device=META)
 
 
 def _convolution(target: str) -> Callable:
@@ -372,9 +395,9 @@ def _convolution(target: str) -> Callable:
 
     def result(x, w, stride, dilation, groups, transposed, sides, size):
         if kind == "weight":
-            return _empty((w.shape[1], x.shape[1] // groups, *size), x.dtype)
+            return empty((w.shape[1], x.shape[1] // groups, *size), x.dtype)
         channels = w.shape[1] * groups if transposed else w.shape[0]
-        return _empty((x.shape[0], channels, *size), x.dtype)
+        return empty((x.shape[0], channels, *size), x.dtype)
 
     return result
 
@@ -384,55 +407,6 @@ def _apart(function: Callable, count: int) -> Callable:
 
     def apart(*args, **kwargs):
         found = function(*args, **kwargs)
-        return _empty((count, *found.shape), found.dtype)
+        return empty((count, *found.shape), found.dtype)
 
     return apart
-
-
-def _form(found: Any, operands: Sequence[torch.Tensor]) -> Any:
-    """The form of results: (shape, strides, dtype, number of the operand whose memory a tensor shares or -1, how far
-    behind it)."""
-    if isinstance(found, tuple | list):
-        return [_form(each, operands) for each in found]
-    if not isinstance(found, torch.Tensor):
-        return found
-    memory = found.untyped_storage()._cdata
-    shared = next((k for k, x in enumerate(operands) if x.untyped_storage()._cdata == memory), -1)
-    offset = found.storage_offset() - (operands[shared].storage_offset() if shared >= 0 else 0)
-    return tuple(found.shape), found.stride(), found.dtype, shared, offset
-
-
-def _formed(form: Any, operands: Sequence[torch.Tensor]) -> Any:
-    """New results of a form."""
-    if isinstance(form, list):
-        return tuple(_formed(each, operands) for each in form)
-    if not isinstance(form, tuple):
-        return form
-    shape, strides, dtype, shared, offset = form
-    if shared < 0:
-        return torch.empty_strided(shape, strides, dtype=dtype, device=META)
-    return operands[shared].as_strided(shape, strides, operands[shared].storage_offset() + offset)
-
-
-def _array(x: torch.Tensor) -> Array:
-    return Array(str(x.dtype).removeprefix("torch."), tuple(x.shape), x.is_contiguous())
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _tensors(each)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-
-
-def _plain(value: Any) -> Any:
-    """The value with "%" for each tensor."""
-    if isinstance(value, torch.Tensor):
-        return "%"
-    if isinstance(value, tuple | list):
-        return tuple(map(_plain, value))
-    return {key: _plain(each) for key, each in value.items()} if isinstance(value, dict) else value

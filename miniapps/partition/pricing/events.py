@@ -35,7 +35,7 @@ class Array:
 class KernelCall:
     """A call of the kernel `target` of the plan's `node`: its operands and results, and its `constants`: (arguments,
     pairs of named arguments), "%" for each operand. `own`: by a kernel of this suite. `blocks`: lengths of blocks that
-    one call adds."""
+    one call adds. `flops`: floating-point operations of a manual region; of others its shapes tell them."""
 
     node: str
     target: str
@@ -44,6 +44,7 @@ class KernelCall:
     constants: tuple[tuple, tuple]
     results: tuple[Array, ...]
     blocks: tuple[int, ...] = ()
+    flops: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,4 +99,17 @@ class Arrived:
     tag: int
 
 
-Event = KernelCall | Moves | Sent | Summed | Arrived
+@dataclass(frozen=True)
+class Told:
+    """A message between the blocks of a manual region, the `node`, on the ranks of `group`: `what` it is for along a
+    `letter`, or that no block has another one; bytes sent to each rank. Every rank gets the tensors of all blocks.
+    Sums in the tree over the blocks, packing and unpacking belong to the region's kernel."""
+
+    node: str
+    group: tuple[int, ...]
+    what: str
+    letter: str
+    to: tuple[tuple[int, int], ...]
+
+
+Event = KernelCall | Moves | Sent | Summed | Arrived | Told

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from miniapps.partition.pricing.events import Array, Event, KernelCall, Moves, Sent
+from miniapps.partition.pricing.events import Array, Event, KernelCall, Moves, Sent, Told
+from miniapps.partition.rules.manual import NAMES as MANUAL
 from miniapps.untrusted.program import Work
 
 PREFIX = "kernel "
@@ -57,7 +58,8 @@ def counts_of(events: Sequence[Event]) -> tuple[int, int, int, int]:
     moves = [event for event in events if isinstance(event, Moves)]
     copies = [event for event in moves if event.results]
     copied = sum(array.nbytes for event in copies for array in event.results)
-    return len(events) - len(moves), len(moves) - len(copies), len(copies), copied
+    calls = len(events) - len(moves) - sum(isinstance(event, Told) for event in events)
+    return calls, len(moves) - len(copies), len(copies), copied
 
 
 def rest_of(counts: Sequence[int]) -> Work:
@@ -87,6 +89,9 @@ def _kernel(call: KernelCall) -> Work:
     elif name.startswith(("embedding", "index_at")):
         table, at = (made[0], given[1]) if name in EMBEDDED else (given[0], given[1])
         dims = (at.elements, table.shape[-1], table.shape[0])
+    elif name in MANUAL:
+        dims, flops = (*_elements(given, made), *_talking(call)), call.flops
+        parts += [str(each) for each in call.constants[0][:2]]
     elif name in ROWS:
         width = given[0].shape[-1] if given[0].shape else 1
         dims = (given[0].elements // max(width, 1), width)
@@ -112,6 +117,11 @@ def _elements(given: tuple[Array, ...], made: tuple[Array, ...]) -> tuple[int, .
     """The different numbers of elements of operands and results, largest first, without single numbers."""
     counts = {array.elements for array in (*given, *made)} - {0, 1}
     return tuple(sorted(counts, reverse=True)[:2]) or (1,)
+
+
+def _talking(call: KernelCall) -> tuple[int, ...]:
+    """Of a manual region whose blocks send messages: the numbers of blocks on all ranks, and on this one."""
+    return tuple(n for name, n in call.constants[1] if name in ("blocks", "calls"))
 
 
 def _convolution(name: str, call: KernelCall) -> tuple[tuple[int, ...], int]:

@@ -22,7 +22,7 @@ from miniapps.partition.cuts.steps import STAGE, Compute, Plan
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.wires import encoded
 from miniapps.partition.graphs.graph import ITEMSIZE
-from miniapps.partition.pricing.events import Arrived, Event, KernelCall, Sent, Summed
+from miniapps.partition.pricing.events import Arrived, Event, KernelCall, Sent, Summed, Told
 from miniapps.partition.pricing.keys import counts_of, recorded_of, update_of, work_of
 from miniapps.trace.head import label_of
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
@@ -134,9 +134,9 @@ def parts_of(
     before: Counter[str] = Counter()  # waits for each node
     for event in events:
         own.append(event)
-        if isinstance(event, Arrived) or (isinstance(event, Sent | Summed) and event.group):
+        if isinstance(event, Arrived) or (isinstance(event, Sent | Summed | Told) and event.group):
             segments.append(_segment(own, numbers))
-            began = not isinstance(event, Arrived) and event.part == "finish"  # the last of this node
+            began = isinstance(event, Sent | Summed) and event.part == "finish"  # the last of this node
             waits.append(_wait(mesh, rank, event, before[event.node] - began))
             before[event.node] += not began
             own = []
@@ -159,7 +159,7 @@ def _along(mesh: Mesh, group: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(name for name, _ in mesh.axes if len({place[name] for place in places}) > 1)
 
 
-def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) -> Wait:
+def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived | Told, number: int) -> Wait:
     """The wait of an event, the `number`-th for its node; its name is that of the other ranks, and occurs once."""
     if isinstance(event, Arrived):
         steps = (_steps(mesh, rank, event.source),)
@@ -175,6 +175,15 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived, number: int) ->
         )  # fmt: skip
     offsets = tuple(_steps(mesh, rank, peer) for peer, _ in event.to)
     nbytes = sum(n for _, n in event.to)
+    if isinstance(event, Told):
+        along = f" along {event.letter}" * bool(event.letter)
+        return Wait(
+            f"{event.what}{along} of {name}",
+            "exchange",
+            _along(mesh, event.group),
+            nbytes=nbytes,
+            offsets=offsets,
+        )
     if event.tag >= 0:
         return Wait(f"message {event.tag} of stages", "send", (STAGE,), nbytes=nbytes, offsets=offsets)
     return Wait(

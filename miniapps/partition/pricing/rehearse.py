@@ -10,7 +10,7 @@ other ranks would send is zero. No MPI: any rank of any mesh can be rehearsed on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,14 @@ from miniapps.partition.execution.bound import Added, Incoming, Moved, Operation
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.given import constant_of, part_of
+from miniapps.partition.execution.regions import region_of
 from miniapps.partition.execution.relay import Relay
 from miniapps.partition.execution.totals import Total
-from miniapps.partition.pricing.alone import Alone, Nobody
+from miniapps.partition.manual.messages import END
+from miniapps.partition.pricing.alone import Alone, Nobody, Others
 from miniapps.partition.pricing.dry import dry_run
 from miniapps.partition.pricing.events import KernelCall, Sent
+from miniapps.partition.pricing.talk import Talk, Talks
 
 SMALL = 0.05  # standard deviation of parameters
 TRIES, EMPTY = 20, 200  # runs and calls by which a clock measures itself
@@ -138,6 +141,18 @@ class Clock:
 
         return timed
 
+    def shared(self, function: Callable, count: int) -> Callable:
+        """`function`, which makes `count` calls side by side; each gets an equal share of its time."""
+        now = time.perf_counter
+
+        def timed(*args: Any):
+            begin = now()
+            result = function(*args)
+            self.taken += [(now() - begin) / count] * count
+            return result
+
+        return timed if count else function
+
 
 class Clocked(Kernels):
     """The functions of `Kernels`, timed."""
@@ -190,9 +205,27 @@ def _step(alone: Alone, level: str, kernels: Clocked, clock: Clock) -> Callable:
         call = messages(step)
         return call if isinstance(step, Incoming) else clock.around(call)
 
-    writer = Writer(alone.bound, kernels, exchange, total, relay=relay)
+    found = Talks(alone.plan)
+
+    def region(step: Operation, function: Callable) -> Callable:
+        talk, group = found.of(step.node), alone.between(step)
+        comm = Others(list(answers(talk, talk.blocks(step)))) if group else None
+        untimed = Kernels(level).function(step.target, step.kernel, dict(step.kwargs))
+        return clock.shared(region_of(step, untimed, comm), len(step.calls))
+
+    writer = Writer(alone.bound, kernels, exchange, total, relay=relay, region=region)
     text = writer.text(alone.bound.leaving)
     return writer.lines.compiled(text, f"<rehearsal of rank {alone.rank}>")
+
+
+def answers(talk: Talk, own: Sequence[int]) -> Iterator[tuple]:
+    """What other ranks send in each message of a region on which this rank has the blocks `own`
+    (`manual.messages.Together.exchanged`): zeros."""
+    others = [k for k in range(len(talk.lines)) if k not in own]
+    for said in talk.messages:
+        sent = [(talk.lines[k], np.zeros(*said.forms[k])) for k in others]
+        yield [(said.what, said.letter)], "", sent
+    yield [(END, "")], "", []
 
 
 class _Unsent:

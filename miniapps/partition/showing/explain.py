@@ -36,7 +36,7 @@ def explain(plan: Plan, mesh: Mesh, graph: Graph | None = None, named: bool = Tr
         traffic = counter.step(step)
         if traffic is not None:
             key = traffic.kind, traffic.axes, traffic.ranks
-            calls[key] += 1
+            calls[key] += traffic.calls
             sent[key] += traffic.nbytes
         if isinstance(step, Compute) or traffic is not None:
             rows.append(row(plan, step, traffic))

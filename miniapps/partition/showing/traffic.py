@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import accumulate
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.allreduce import Reduction
 from kernels.allreduce.schedules.block_tree import elements_sent
-from miniapps.partition.cuts.axes import Cut, Dim, merge, size_of
+from miniapps.partition.cuts.axes import Cut, Dim, axes_of, merge, size_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
     SPAN,
@@ -37,9 +38,14 @@ from miniapps.partition.cuts.steps import (
     step_operands,
     step_results,
 )
+from miniapps.partition.execution.partners import axes_between
+from miniapps.partition.execution.regions import talks
 from miniapps.partition.graphs.graph import ITEMSIZE
 from miniapps.partition.planning.decide import placed
 from miniapps.partition.planning.schedule import scheduled
+
+if TYPE_CHECKING:
+    from miniapps.partition.pricing.talk import Talks
 
 Marks = Iterable[
     tuple[str | None, np.ndarray]
@@ -49,12 +55,13 @@ Marks = Iterable[
 @dataclass(frozen=True)
 class Traffic:
     """The messages of a step: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo, send), its
-    axes, the number of ranks in a group, and the bytes of all ranks together."""
+    axes, the number of ranks in a group, the bytes of all ranks together, and how many they are."""
 
     kind: str
     axes: tuple[str, ...]
     ranks: int
     nbytes: int
+    calls: int = 1
 
 
 class Counter:
@@ -68,6 +75,7 @@ class Counter:
         self.elements: Callable[[Cut], np.ndarray] = cache(self._elements)
         self.shared: Callable[[Cut, Cut], np.ndarray] = cache(self._shared)
         self.places, self.summed = cache(self._places), cache(self._summed)
+        self.talks: Callable[[], Talks] = cache(self._talks)
 
     def step(self, step: Step) -> Traffic | None:
         """The messages of a step."""
@@ -77,6 +85,8 @@ class Counter:
             return self.send(step) if id(step) in self.passed else None
         if isinstance(step, Reshard):
             found: Traffic | None = self.reshard(step)
+        elif talks(step):
+            found = self.region(step)
         else:
             found = self.spread(step) if step.kernel == SPAN else self.halo(step)
         return found if found and found.nbytes else None
@@ -205,6 +215,17 @@ class Counter:
         axes = tuple(dict.fromkeys(window.axis for window in step.windows))
         return Traffic("halo", axes, self.ranks(axes), total)
 
+    def region(self, step: Compute) -> Traffic:
+        """The messages between the blocks of a manual region: each rank gets the tensors of all."""
+        talk, axes = self.talks().of(step.node), axes_between(self.plan, step)
+        values = (self.plan.values[name] for name in (*step_operands(step), *step.results))
+        cut = {self.mesh.carrier(axis) for value in values for axis in axes_of(value.cut)} - {None}
+        # How many ranks have a block.
+        copies = self.total(self.executing(self.at(step))) // prod(map(self.mesh.extent, filter(None, cut)))
+        sent = sum(said.nbytes(range(len(talk.lines))) for said in talk.messages) * copies
+        size = self.ranks(axes)
+        return Traffic("all-gather", axes, size, sent * (size - 1), len(talk.messages))
+
     def reading(self, window: Window, of: int, size: int, dim: Dim) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of places that a window reads for the blocks of each rank, of `size` places cut as `dim`, and of
         those that it has; `of`: the size of the dim whose blocks it serves."""
@@ -245,6 +266,11 @@ class Counter:
     def blocks(self, axis: str) -> np.ndarray:
         """The number of blocks of an axis that a rank owns."""
         return self.owned(axis, None)
+
+    def _talks(self) -> Talks:
+        from miniapps.partition.pricing.talk import Talks
+
+        return Talks(self.plan)
 
     def _owned(self, axis: str, size: int | None) -> np.ndarray:
         """The number of elements that a rank owns of a factor of `size` elements; None: of blocks."""
