@@ -210,7 +210,7 @@ def run(options: argparse.Namespace) -> Answer:
     notes += [f"Note: extrapolated: {', '.join(marks)}."] * bool(marks)
     if not prices.measured:
         notes.append(
-            "Note: a machine file does not say how far off its prices are, so plans cannot be told apart."
+            "Note: a machine file does not say how far off its prices are, so plans cannot be distinguished."
         )
     if first.fit.freedom:
         notes.append(
