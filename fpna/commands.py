@@ -27,7 +27,10 @@ OTHERS = {
         "miniapps.partition.commands",
         "plan a training step, of your own module too, over a mesh of ranks, and execute it",
     ),
-    "embeddings": ("miniapps.embeddings.__main__", "time steps of tables of embeddings, for sharding"),
+    "sharding": (
+        "miniapps.dlrm.commands",
+        "the fastest sharding of DLRM's tables, before any run, by calibrated kernels and messages",
+    ),
     "identify": (
         "kernels.commands.identify",
         "the order in which MPI's or torch's all-reduce adds: mpirun -n 6 fpna identify",
@@ -58,7 +61,7 @@ GROUPS = {
         "ask",
     ),
     "applications, under mpirun: mpirun -n 4 fpna coupled": (),
-    "how long will it take": ("predict", "price", "score", "sharding", "embeddings", "partition"),
+    "how long will it take": ("predict", "price", "score", "sharding", "partition"),
     "one question, from what runs recorded": (),
     "more": ("jobs", "kernels", "export"),
 }

@@ -26,7 +26,6 @@ def listing() -> str:
         "python -m miniapps doctor         checks this machine and names what to install or repair",
         "python -m miniapps verify RUN     executes parts of a run again, and compares every bit",
         "python -m miniapps.partition      plans a training step over a mesh of ranks, and runs nothing",
-        "python -m miniapps.embeddings     times steps of tables of embeddings, to choose their sharding",
         "python -m miniapps.demo           runs that differ, runs that agree, and the report on both",
         "python -m analysis --help         commands that read the traces",
     ]

@@ -15,7 +15,7 @@ from analysis import studies
 
 OWN = (
     "report", "divergence", "variability",
-    "sharding", "predict", "price", "score", "lint", "chain", "show", "export", "ask",
+    "predict", "price", "score", "lint", "chain", "show", "export", "ask",
 )  # fmt: skip
 COMMANDS = (*OWN, *studies.names())
 

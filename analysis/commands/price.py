@@ -61,10 +61,13 @@ DOCUMENTS = {
             ),
             rows(
                 "kernels",
-                "where the time of the first plan goes: a row per kernel, longest first",
+                "where the time of the first plan goes, with `--kernels all` of every plan: a row per kernel and size, "
+                "longest first",
                 """
+            title | text | of the plan
             kernel | text | its key in calibrations and plans: the operation, whose kernel, dtypes (`'`: strided), and
               how many dims count
+            dims | text | its size, `x` between
             calls seconds share | number | per step, mean over ranks; `share` of all kernels
             """,
             ),
@@ -97,6 +100,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--any-machine", action="store_true",
         help="take a calibration of another machine or software than that of the run that saved a plan, and mark it",
     )  # fmt: skip
+    parser.add_argument(
+        "--kernels",
+        choices=("first", "all"),
+        default="first",
+        help="plans whose kernels --json and --csv list (%(default)s)",
+    )
     add_replays(parser)
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
     add_anchor(parser)
@@ -183,7 +192,11 @@ def run(options: argparse.Namespace) -> Answer:
                  *(f"p{percent:02d}_s" for percent in PERCENTS), "compute_s", "overhead_s", "communication_s",
                  "overlapped_s", "waiting_s", "memory_bytes", "flops_per_s", "slower", "told"],
     )  # fmt: skip
-    kernels = pd.DataFrame(kernels_of(first), columns=["kernel", "calls", "seconds", "share"])
+    listed = [each for _, _, each in found] if options.kernels == "all" else [first]
+    kernels = pd.DataFrame(
+        [(each.program.title, *row) for each in listed for row in kernels_of(each)],
+        columns=["title", "kernel", "dims", "calls", "seconds", "share"],
+    )
     tables = {
         "plans": plans,
         "kernels": kernels,
@@ -191,9 +204,10 @@ def run(options: argparse.Namespace) -> Answer:
     }
     columns = ("plan", "guarantee", "ranks", "ms", "80 % of it", "kernels", "between", "messages", "overlapped",
                "waiting", "MB per rank", "told from the first")  # fmt: skip
+    of_first = pd.DataFrame(kernels_of(first), columns=kernels.columns[1:])
     named = (
-        kernels.assign(kernel=kernels["kernel"].map(readable))
-        .groupby("kernel", sort=False, as_index=False)
+        of_first.assign(kernel=of_first["kernel"].map(readable))
+        .groupby("kernel", sort=False, as_index=False)[["calls", "seconds", "share"]]
         .sum()
     )
     longest = [

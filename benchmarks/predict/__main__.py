@@ -11,6 +11,7 @@
 | plans | drawn plans of six models on 1, 2 and 4 ranks, priced from kernels and messages, then run |
 | plan-nodes | the same on 4 nodes of namespaces; as root, and only if it is named |
 | ranking | the fastest of all recipes and meshes of 2 and 4 ranks by price, and by a run of each |
+| shardings | the fastest sharding of DLRM's tables on 2 and 4 ranks by price, and by a run of each |
 | growth | planning and pricing of 96 layers on 64 to 4,096 devices, s |
 | published | Megatron-LM's published runs, priced from public rates of A100s |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
@@ -30,6 +31,7 @@ from benchmarks.predict.plans import SPACES, plan_nodes, plans
 from benchmarks.predict.published import published
 from benchmarks.predict.ranking import ranking
 from benchmarks.predict.shapes import shapes
+from benchmarks.predict.shardings import shardings
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
 from benchmarks.predict.unseen import unseen
@@ -41,6 +43,7 @@ PARTS = {
     "speed": speed,
     "plans": plans,
     "ranking": ranking,
+    "shardings": shardings,
     "growth": growth,
     "published": published,
     "nodes": nodes,
@@ -74,10 +77,13 @@ def main(argv=None) -> None:
         "--ranks",
         action="append",
         type=int,
-        help="of `plans` (1, 2, 4) and `ranking` (2, 4); can be repeated",
+        help="of `plans` (1, 2, 4), `ranking` and `shardings` (2, 4); can be repeated",
     )
     parser.add_argument(
-        "--sizes", type=int, default=4, help="drawn sizes of each model in `ranking` (default %(default)s)"
+        "--sizes",
+        type=int,
+        default=4,
+        help="drawn sizes of each model in `ranking`, and of `shardings` (default %(default)s)",
     )
     parser.add_argument("--plans", type=int, default=40, help="drawn plans to price (default %(default)s)")
     parser.add_argument(

@@ -132,5 +132,5 @@ def recomputed(priced: Priced, scores: int) -> float:
 
 def step_of(priced: Priced) -> float:
     """Seconds of a step without the update of the weights."""
-    update = sum(seconds for name, _, seconds, _ in kernels_of(priced) if name.startswith(UPDATE))
+    update = sum(seconds for name, _, _, seconds, _ in kernels_of(priced) if name.startswith(UPDATE))
     return float(np.median(priced.samples)) - update

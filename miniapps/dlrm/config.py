@@ -70,16 +70,16 @@ class Embeddings:
         "table",
         help="assignment of tables to ranks, one name for all or one per table, separated by commas: replicated; table "
         "(one rank holds it; table:rank=N names the rank); column; row; row-pooled (row, but ranks send partial sums "
-        "of bags); auto: from --choice",
+        "of bags); auto: the fastest by the prices of --calibration",
         role="method",
         effect="ownership",
         flag="--sharding",
     )
-    choice: str = option(
-        "",
-        help="file from python -m analysis sharding --out with the sharding for --sharding auto",
+    calibration: tuple[str, ...] = option(
+        (),
+        help="for --sharding auto: a run of fpna calibrate --plan, best on as many ranks; may be given several times",
         role="control",
-        flag="--choice",
+        flag="--calibration",
     )
     fingerprints: int = option(
         10,

@@ -9,13 +9,9 @@ import numpy as np
 
 from miniapps.dlrm import clicks, perceptrons, ratings
 from miniapps.dlrm.ratings import Ratings
-from miniapps.embeddings.sharding import Placed, Table, parse, place
-from miniapps.errors import UsageError
+from miniapps.embeddings.sharding import SHARDINGS, Placed, Table, parse, place
 from miniapps.learning.samples.batches import Batches
 from miniapps.learning.seeds import TABLES, generator
-from miniapps.untrusted.lookups import read_chosen
-from miniapps.untrusted.regular import Refused
-from miniapps.untrusted.text import printable
 
 
 def tables(data: str, embeddings) -> list[Table]:
@@ -47,28 +43,10 @@ def placed(config, options, size: int) -> list[Placed]:
     return place(of_all, parse(config.embeddings.sharding, len(of_all), size), size, options.shuffle_blocks)
 
 
-def chosen(config, size: int) -> str:
-    """The sharding in the file of --choice, for these tables on `size` ranks. Raises UsageError."""
-    path = config.embeddings.choice
-    if not path:
-        raise UsageError(
-            "--sharding auto: choose a sharding by python -m analysis sharding RUN --times FILE --out CHOICE, and give "
-            "--choice CHOICE"
-        )
-    where = f"--choice {printable(path)}"
-    try:
-        given = read_chosen(path)
-    except Refused as error:
-        raise UsageError(f"--choice {error}") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    own = [(table.name, table.rows) for table in tables(config.data.name, config.embeddings)]
-    if given.ranks != size or given.tables != own:
-        raise UsageError(
-            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, but this run has {len(own)} tables "
-            f"(perhaps with other rows) on {size}; choose again for this run"
-        )
-    return given.sharding
+def allowed(config, options) -> list[str]:
+    """The shardings whose sums keep the guarantee: parts of a bag are summed by rank only if their order is free."""
+    in_order = config.model.aggregate == "sorted" and options.policy.per_block
+    return [name for name in SHARDINGS if name != "row-pooled" or not in_order]
 
 
 def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from kernels.guarantees import Level
 from miniapps.dlrm import ratings
 from miniapps.dlrm.alone import AXIS, Alone, Requests
-from miniapps.dlrm.watched import Watch
+from miniapps.dlrm.watched import Call, Watch
 from miniapps.dlrm.works import between, is_of_torch, recorded, tables_recorded
 from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
@@ -26,9 +26,17 @@ NOTHING = 0, 0, 0, 0
 PRODUCTS = ("mm ", "addmm ", "bmm ")  # whose operations are the model's
 
 
-def program_of(config: Any, options: RunOptions, size: int, title: str, recorded: bool = False) -> Program:
+def program_of(
+    config: Any,
+    options: RunOptions,
+    size: int,
+    title: str,
+    recorded: bool = False,
+    calls: list[list[Call]] | None = None,
+) -> Program:
     """The program of a step of a complete `config` on `size` ranks. `recorded`: with the mean of the fingerprints of
-    tables in a run. Raises ChoiceError for a sharding that does not fit, UsageError without the ratings."""
+    tables in a run. `calls` gets the calls of each rank for its tables. Raises ChoiceError for a sharding that does not
+    fit, UsageError without the ratings."""
     given = ratings.load(config.data.dir) if config.data.name == "ml-100k" else None
     numbers: dict[Work, int] = {}
     found: dict[tuple, list[int]] = {}
@@ -36,7 +44,10 @@ def program_of(config: Any, options: RunOptions, size: int, title: str, recorded
     for rank in range(size):
         step = Alone(timed_config(config), options, rank, size, given, False, requests)
         requests = step.requests
-        events, memory = noted(step)
+        watch, memory = noted(step)
+        events = [*watch.events, between(own_calls(watch.events), watch.sent)]
+        if calls is not None:
+            calls.append(watch.tables)
         if recorded:
             events[:0] = fingerprints(step, config)
         found.setdefault((*parts_of(events, numbers), memory), []).append(rank)
@@ -58,10 +69,11 @@ def program_of(config: Any, options: RunOptions, size: int, title: str, recorded
     )  # fmt: skip
 
 
-def planned(config: Any, options: RunOptions, size: int) -> Program:
-    """The program of a step of a run, with the mean of its fingerprints. Raises as `program_of`."""
+def planned(config: Any, options: RunOptions, size: int, calls: list[list[Call]] | None = None) -> Program:
+    """The program of a step of a run, with the mean of its fingerprints. `calls` and errors are those of
+    `program_of`."""
     title = f"{NAME}, {config.embeddings.sharding} over {size} rank{'s' * (size > 1)}"
-    return program_of(config, options, size, title, recorded=True)
+    return program_of(config, options, size, title, True, calls)
 
 
 def timed_config(config: Any) -> Any:
@@ -73,9 +85,8 @@ def timed_config(config: Any) -> Any:
     return own
 
 
-def noted(step: Alone) -> tuple[list[Work | Wait], tuple[int, int, int]]:
-    """(the works and waits of a step, in order; bytes of weights, of the optimiser's state, and of what the step
-    computes)."""
+def noted(step: Alone) -> tuple[Watch, tuple[int, int, int]]:
+    """(the watch over a step; bytes of weights, of the optimiser's state, and of what the step computes)."""
     watch = Watch(step)
     step.prepare(STEP)
     with watch.calls(fine=True):
@@ -84,8 +95,7 @@ def noted(step: Alone) -> tuple[list[Work | Wait], tuple[int, int, int]]:
     weights = sum(array.nbytes for array in trainer.weights)
     states = sum(array.nbytes for kept in trainer.optimiser.states.values() for array in kept)
     tables = sum(shard.weights.nbytes for shard in trainer.tables.shards)
-    events = [*watch.events, between(own_calls(watch.events), watch.sent)]
-    return events, (weights + tables, states, watch.held)
+    return watch, (weights + tables, states, watch.held)
 
 
 def own_calls(events: Sequence[Work | Wait]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from math import prod
 from typing import Any
 
@@ -12,28 +13,47 @@ from miniapps.dlrm.checkpoint import HOLDING
 from miniapps.dlrm.config import Embeddings
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
+from miniapps.learning.course.options import AUTO
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need
 from miniapps.untrusted.program import Program
+from miniapps.untrusted.text import tell
 
 DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options that apply only to --data zipf
 TORCH = 2**27  # bytes of torch in a process
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Fill in the seeds that follow from the run's seed, the sharding from a file, the calls of the network (which the
-    guarantee decides unless an option does), and how often the state is rounded."""
+    """Fill in the seeds that follow from the run's seed, the calls of the network (which the guarantee decides unless
+    an option does), the sharding of --sharding auto, and how often the state is rounded. Raises UsageError if that has
+    no prices."""
     checkpoints.complete(config.output)
-    own = config.embeddings
-    if own.sharding == "auto":
-        own.sharding, own.choice = problem.chosen(config, size), ""
-    elif own.choice:
-        raise UsageError(
-            f"--choice {own.choice}: --sharding {own.sharding} does not use it; choose --sharding auto, or leave it "
-            "out"
-        )
     config.training.calls = checks.calls(config, options)
     checks.complete_seeds(config.seeds, options.seed)
+    if config.embeddings.sharding == AUTO:
+        config.embeddings.sharding = _fastest(config, options, size)
+    elif config.embeddings.calibration:
+        raise UsageError(
+            f"--calibration: --sharding {config.embeddings.sharding} uses no prices; choose --sharding auto, or leave "
+            "it out"
+        )
+
+
+def _fastest(config: Any, options: Any, size: int) -> str:
+    """The sharding that is predicted to be the fastest. Raises UsageError without a calibration."""
+    from miniapps.dlrm.choosing import compare
+
+    if not config.embeddings.calibration:
+        raise UsageError(
+            f"--sharding auto: compares prices; time kernels and messages by mpirun -n {size} fpna calibrate --out cal "
+            "--plan dlrm, and give --calibration cal"
+        )
+    config.embeddings.sharding = "table"
+    validate(config, options, size)
+    found = compare(config, options, size, config.embeddings.calibration)
+    for name, reason in found.left:
+        tell(f"dlrm: --sharding auto: {name} is not compared: {reason}", sys.stderr)
+    return found.best
 
 
 def validate(config: Any, options: Any, size: int) -> None:
@@ -67,7 +87,7 @@ def _require_promise(config: Any, options: Any, size: int) -> None:
             "--aggregate exact"
         )
     shardings = {of.sharding for of in problem.placed(config, options, size)}
-    if "row-pooled" in shardings and order == "sorted" and options.policy.per_block:
+    if not shardings <= set(problem.allowed(config, options)):
         raise ChoiceError(
             f"--sharding row-pooled with --aggregate sorted meets guarantee run, below {level}: the sum of a bag then "
             "depends on the ranks of its rows; choose --aggregate exact, or --sharding row"

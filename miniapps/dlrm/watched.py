@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from miniapps.dlrm.alone import Alone
 from miniapps.dlrm.ratings import Ratings
-from miniapps.dlrm.works import WORKS
+from miniapps.dlrm.works import WORKS, handed_over
 from miniapps.partition.pricing.dry import Held
 from miniapps.partition.pricing.forms import call_of
 from miniapps.partition.pricing.keys import work_of
@@ -30,8 +31,19 @@ from miniapps.untrusted.program import Wait, Work
 now = time.perf_counter
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call for the table of a number: its `method`, its `work`, and the bytes that it hands over to each rank."""
+
+    table: int
+    method: str
+    work: Work
+    nbytes: dict[int, int]
+
+
 class Watch:
-    """What a step of `step` calls. After `calls`: `events`, works and waits in order; `seconds` of each work;
+    """What a step of `step` calls. After `calls`: `events`, works and waits in order; `tables`, the calls for a table
+    alone; `seconds` of each work;
     `network`: seconds of each call of the network; `held`: bytes of the results of calls, without views, and the most
     that torch held; `whole`: seconds of the step, without those of the watch; `share`: of a processor that the step
     got; `sent`: bytes of messages."""
@@ -43,6 +55,7 @@ class Watch:
     def calls(self, fine: bool) -> Iterator[None]:
         """A context that watches the calls of a step; `fine`: those of torch's kernels, else the network is one."""
         self.events: list[Work | Wait] = []
+        self.tables: list[Call] = []
         self.seconds: list[float] = []
         self.network: list[float] = []
         self.held = self.sent = 0
@@ -53,7 +66,9 @@ class Watch:
             for name, methods in WORKS.items():
                 of = trainer if name == "trainer" else getattr(trainer, name)
                 for method, work in methods.items():
-                    undone.enter_context(replaced(of, method, self._around(getattr(of, method), work)))
+                    undone.enter_context(
+                        replaced(of, method, self._around(getattr(of, method), method, work))
+                    )
             learn = self._around_network(trainer.network.learn, memory if fine else None)
             undone.enter_context(replaced(trainer.network, "learn", learn))
             begin, used = now(), time.process_time()
@@ -70,13 +85,15 @@ class Watch:
         """Leave the time from `since` until now out of the step."""
         self._spent += now() - since
 
-    def _around(self, function: Callable, work: Callable[..., Work | None]) -> Callable:
+    def _around(self, function: Callable, method: str, work: Callable[..., Work | None]) -> Callable:
         def watched(*args: Any) -> Any:
             begin = now()
             found = function(*args)
             end = now()
             if (done := work(self.step.trainer, found, *args)) is not None:
                 self.add(done, end - begin)
+                if method in WORKS["tables"] and isinstance(args[0], int):
+                    self.tables.append(Call(args[0], method, done, handed_over(found)))
             self.held += nbytes_of(found)
             self.spend(end)
             return found

@@ -19,6 +19,7 @@ from miniapps.untrusted.program import Work
 if TYPE_CHECKING:
     from miniapps.dlrm.trainer import DlrmTrainer
 
+BETWEEN = "between_calls own"
 FLOAT, NUMBER, WORD = 4, 4, 8  # bytes of a weight, of a row's number, of a drawn word
 
 
@@ -31,7 +32,7 @@ def work(name: str, dims: Sequence[int], nbytes: int, flops: int = 0) -> Work:
 
 def between(calls: int, nbytes: int) -> Work:
     """All of a step between this suite's calls: their number, and the bytes of messages."""
-    return work("between_calls own", (calls, nbytes + 1), nbytes)
+    return work(BETWEEN, (calls, nbytes + 1), nbytes)
 
 
 def is_of_torch(done: Work) -> bool:
@@ -42,6 +43,17 @@ def is_of_torch(done: Work) -> bool:
 def recorded(elements: int, arrays: int) -> Work:
     """The fingerprints of arrays with so many elements together."""
     return work("fingerprint", (elements, arrays), FLOAT * elements)
+
+
+def handed_over(found: Any) -> dict[int, int]:
+    """{rank: bytes that the result of a call for a table has for it}; {} for results that stay here."""
+    parts = found[0] if isinstance(found, tuple) else found
+    if not isinstance(parts, dict):
+        return {}
+    return {
+        rank: part.nbytes if isinstance(part, np.ndarray) else part.lengths.nbytes + part.rows.nbytes
+        for rank, part in parts.items()
+    }
 
 
 def tables_recorded(trainer: DlrmTrainer) -> tuple[int, int]:

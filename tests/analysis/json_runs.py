@@ -9,7 +9,6 @@ from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.plan_runs import write_plans
 from tests.analysis.predict_runs import write_study
-from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -78,8 +77,6 @@ def write_all(root):
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
-    write_asked(root / "asked")
-    timed(root / "times.json")
     write_study(root / "predicted")
     write_plans(root / "plans")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
@@ -115,7 +112,6 @@ def command_lines(root, out):
         "audits": ["audits", root / "audits"],
         "answers": ["answers", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
-        "sharding": ["sharding", root / "asked", "--times", root / "times.json"],
         "price": [
             *("price", root / "plans/small.json", root / "plans/large.json"),
             *("--machine", root / "plans/machine.toml"),

@@ -20,11 +20,9 @@ from miniapps.errors import UsageError
 from miniapps.reductions import files
 from miniapps.trace.published import read_published
 from miniapps.untrusted import Refused
-from miniapps.untrusted.lookups import read_chosen, read_measured
 from miniapps.untrusted.schedule import read_schedule
 from miniapps.untrusted.text import tell
 from tests.analysis.answers_runs import schedule
-from tests.analysis.sharding_runs import timed
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any
@@ -32,12 +30,6 @@ from tests.fuzz.kinds_inputs import _text
 from tests.fuzz.sandbox import Sandbox, fresh
 
 PUBLISHED = "".join(f"CHAIN step={step} head={step:064x}\n" for step in range(1, 9))
-SHARDING = {"format": "fpna-sharding", "schema": 1, "ranks": 2, "tables": [["0", 60]], "sharding": "rows",
-            "seconds": 1.0}  # fmt: skip
-
-
-def _lookups(box: Sandbox) -> str:
-    return timed(box.runs / "given.json").read_text()
 
 
 def _linked(box: Sandbox) -> str:
@@ -50,8 +42,6 @@ def _linked(box: Sandbox) -> str:
 # Of each document: an example, and what reads it.
 DOCUMENTS: dict[str, tuple[Callable[[Sandbox], str], Callable[[Path], object]]] = {
     "schedule": (lambda box: json.dumps(schedule(0.3, 0.3, 0.4)), read_schedule),
-    "lookups": (_lookups, read_measured),
-    "sharding": (lambda box: json.dumps(SHARDING), read_chosen),
     "links": (_linked, lambda path: (allreduce_links.read(str(path)), allreduce_links.read_plain(str(path)))),
     "published": (lambda box: PUBLISHED, read_published),
 }

@@ -5,10 +5,8 @@ import pytest
 
 from kernels.guarantees import ChoiceError
 from miniapps.dlrm.auc import area, twice_wins
-from miniapps.embeddings.__main__ import main
 from miniapps.embeddings.bags import Bags
 from miniapps.embeddings.sharding import SHARDINGS, Sharding, Table, parse, place
-from miniapps.untrusted.lookups import read_measured
 
 TABLES = [Table("a", 40, 6, 8), Table("b", 3, 6, 8), Table("c", 90, 6, 8), Table("d", 90, 6, 8)]
 
@@ -54,19 +52,6 @@ def test_bags_are_taken_with_their_rows():
     taken = bags.take(np.array([2, 1, 0]))
     assert taken.lengths.tolist() == [3, 0, 2] and taken.rows.tolist() == [7, 8, 9, 5, 6]
     assert taken.samples.tolist() == [0, 0, 0, 2, 2]
-
-
-def test_timed_steps_are_written_as_the_analysis_reads_them(tmp_path, capsys):
-    out = tmp_path / "lookups.json"
-    assert main([str(out), "--problems", "1", "--rounds", "1"]) == 0
-    measured = read_measured(out)
-    (problem,) = measured.problems
-    assert measured.ranks == 1 and len(problem.steps) == 10
-    assert {name for step in problem.steps[:5] for name, _ in step.shardings} == set(SHARDINGS)
-    assert main([str(tmp_path / "none" / "lookups.json")]) == 2
-    assert "there is no directory" in capsys.readouterr().err
-    assert main(["/dev/full"]) == 2
-    assert "/dev/full: is no regular file" in capsys.readouterr().err
 
 
 def test_the_area_is_that_of_all_pairs_with_ties_by_half():

@@ -1,9 +1,8 @@
 """The fastest of all combinations of a few choices, and the combinations that are not significantly slower.
 
-The search replays every strategy, up to MOST. (Branch and bound, as in `search`, needs a sum over items; a replayed
-step is no such sum.) Replay k of each strategy has the same machine rate (common random numbers), so two strategies
-are compared replay by replay. A strategy is *told* from the best if at least nine of ten of its replays are slower
-than the same replays of the best: the 80 % interval of their ratio is above 1.
+The search replays every strategy, up to MOST. Replay k of each strategy has the same machine rate (common random
+numbers), so two strategies are compared replay by replay. A strategy is *told* from the best if at least nine of ten of
+its replays are slower than the same replays of the best: the 80 % interval of their ratio is above 1.
 
 The choices are the guarantees of the given runs, since local work depends on them; any rank counts; and the orderings
 of the calibration. The answer lists strategies without a prediction, with the reason.
@@ -21,12 +20,11 @@ import pandas as pd
 
 from analysis.errors import Unreachable
 from analysis.predict.choices.orderings import offered, unpriced
-from analysis.predict.choices.search import ENUMERATED as MOST
-from analysis.predict.choices.search import KEPT
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.simulation.model import Predicted
 from kernels.guarantees import LEVELS, meets
 
+MOST, KEPT = 10**5, 10  # strategies that are replayed, and shown
 DIMENSIONS = ("ordering", "ranks", "guarantee")
 OWN = "own"  # the reductions of the given runs
 TOLD = 0.9  # share of paired replays

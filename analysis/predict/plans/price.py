@@ -222,16 +222,17 @@ class _Calibrated:
         return self._known[calibration.path]
 
 
-def kernels_of(priced: Priced) -> list[tuple[str, float, float, float]]:
-    """(key of a kernel, calls, seconds, share of all kernels' seconds) in a step, mean over ranks, longest first."""
-    program = priced.program
-    by: dict[str, tuple[float, float]] = {}
-    for work, n, each in zip(program.works, often(program).tolist(), priced.each.tolist(), strict=True):
-        known = by.get(work.key, (0.0, 0.0))
-        by[work.key] = known[0] + n, known[1] + n * each
-    whole = max(sum(seconds for _, seconds in by.values()), 1e-300)
-    rows = [(key.removeprefix(KERNEL), n, seconds, seconds / whole) for key, (n, seconds) in by.items()]
-    return sorted(rows, key=lambda row: -row[2])
+def kernels_of(priced: Priced) -> list[tuple[str, str, float, float, float]]:
+    """(key of a kernel, its dims as text, calls, seconds, share of all kernels' seconds) in a step, mean over ranks,
+    longest first."""
+    works, calls = priced.program.works, often(priced.program)
+    seconds = calls * priced.each
+    share = seconds / max(seconds.sum(), 1e-300)
+    return [
+        (works[k].key.removeprefix(KERNEL), "x".join(map(str, works[k].dims)), float(calls[k]), float(seconds[k]),
+         float(share[k]))
+        for k in np.argsort(-seconds, kind="stable")
+    ]  # fmt: skip
 
 
 def hash_of(hashes: Sequence[str]) -> str:

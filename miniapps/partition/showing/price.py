@@ -21,7 +21,7 @@ PARTS = ("compute", "overhead", "communication", "overlapped", "waiting")  # of 
 
 def priced(
     programs: Sequence[Program], calibrations: Sequence[str], machine: str | None = None, clock: str = "wall",
-    ledger: str | None = None,
+    ledger: str | None = None, kernels: str = "first",
 ) -> dict[str, Any]:  # fmt: skip
     """The document of the command, with these values of its options. Rows of the ledger are in the order of the
     document's plans; rows have no `file`, since the files of the programs are gone. Raises UsageError with the
@@ -34,7 +34,7 @@ def priced(
         given = [word for path in calibrations for word in ("--calibration", path)]
         given += ["--machine", machine] if machine else []
         given += ["--ledger", ledger] if ledger else []
-        words = ["price", *map(str, paths), *given, "--clock", clock, "--json"]
+        words = ["price", *map(str, paths), *given, "--clock", clock, "--kernels", kernels, "--json"]
         ended = subprocess.run(
             module("analysis", *words),
             env=without_rank("SLURM_", "RANK", "WORLD_SIZE"), capture_output=True, text=True, check=False,

@@ -1,28 +1,20 @@
 """Tables of embeddings over the ranks: sums of bags and updates against their definition in float64, and their bits."""
 
 import hashlib
-from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
 from sections import COMM, report, section
 
-from analysis.predict.choices import lookups
-from analysis.predict.choices.lookups import Load
 from miniapps.embeddings.bags import Bags
-from miniapps.embeddings.sharding import SHARDINGS, Table, parse, place
-from miniapps.embeddings.steps import Problem, asked, shardings
-from miniapps.embeddings.tables import MESSAGES, Tables
+from miniapps.embeddings.sharding import Table, parse, place
+from miniapps.embeddings.tables import Tables
 from miniapps.layout.owners import contiguous_owner, shuffled
 from tests.mpi.drawn_tables import case
 
 COLUMNS, BATCH, MICRO, STEPS = 5, 24, 2, 3
 TABLES = [Table(f"t{number}", rows, COLUMNS, 4) for number, rows in enumerate((3, 50, 17))]
 SPECS = ("replicated", "table", "column", "row", "row-pooled", "table,row,column")
-
-
-def ones(table, block):
-    return np.ones((int(table.starts[block + 1] - table.starts[block]), table.columns), np.float32)
 
 
 def drawn(number, block):
@@ -104,43 +96,6 @@ def every_sharding_has_the_sums_of_the_definition_and_one_hash_for_each_order():
 def drawn_tables_have_the_bits_of_one_rank_and_of_rational_numbers():
     for number in range(24):
         yield from case(COMM, 0, number)
-
-
-@section
-def messages_have_as_many_bytes_as_costs_are_made_of():
-    problem = Problem(1, 2400, 8, [(300, 0.8, 4), (2000, 1.0, 1)], list(SHARDINGS))
-    known = [
-        Load(**given | {"classes": np.array(given["classes"]), "shares": np.array(given["shares"])})
-        for given in asked(problem)
-    ]
-    batches, sent = problem.batches(), []
-    numbers = np.array_split(np.arange(problem.batch), COMM.size)
-
-    @contextmanager
-    def counted(region, nbytes):
-        sent.append(nbytes * (region in MESSAGES))
-        yield
-
-    for name in problem.strategies:
-        placed = problem.placed(name, COMM.size)
-        tables = Tables(COMM, placed, "sorted", lambda t, b, of=placed: ones(of[t].table, b), counted)
-        sent.clear()
-        for batch in batches:
-            own = [bags.take(numbers[COMM.rank]) for bags in batch]
-            tables.update(tables.look_up(own, numbers), 1.0, 1.0)
-        tables.free()
-        work = sum(
-            lookups.work(load, sharding, COMM.size, 2**20, rank)
-            for load, (sharding, rank) in zip(known, shardings(problem, name, COMM.size), strict=True)
-        )
-        counts, passed = (
-            work[:, lookups.WORK.index("messages")].sum(),
-            2 * COMM.allreduce(sum(sent)) / len(batches),
-        )
-        # How many samples ask a rank is an expectation: of 9,600 samples three standard deviations are 2 %.
-        # On one rank shares add up to 1 but for rounding, and a part of a byte is none.
-        if abs(counts - passed) > max((0.02 if "row" in name else 1e-9) * passed, 1e-6):
-            yield f"{name}: {counts} bytes, and {passed} were sent and received"
 
 
 if __name__ == "__main__":
