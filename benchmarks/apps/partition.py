@@ -59,6 +59,8 @@ CASES = {
     "sp": ("gpt", GPT, "sequence=4"),
     "dp+sp": ("gpt", GPT, "data=2,sequence=2"),
     "tp+sp": ("gpt", GPT, "model=2,sequence=2"),
+    "tp+norms": ("gpt", GPT, "model=4"),
+    "dp+tp+norms": ("gpt", GPT, "data=2,model=2"),
     "tp+vocabulary": ("gpt", GPT, "model=4"),
     "dp+tp+vocabulary": ("gpt", GPT, "data=2,model=2"),
     "pp": ("gpt", STAGED, "stage=4"),

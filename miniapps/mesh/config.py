@@ -58,7 +58,8 @@ class Cuts:
     recipe: str = option(
         AUTO,
         help="axes of the problem that the mesh carries: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
-        "each rank stores a part of the parameters), sp (tokens), dp+sp, tp+sp, tp+vocabulary, dp+tp+vocabulary, "
+        "each rank stores a part of the parameters), sp (tokens), dp+sp, tp+sp, tp+norms (as Megatron-LM: tokens where "
+        "heads are whole), dp+tp+norms, tp+vocabulary, dp+tp+vocabulary, "
         "spatial (rows and columns of images), dp+spatial, expert, pp (layers, one after the other), dp+pp, tp+pp, "
         "dp+tp+pp; auto: the first of these with the axes of --mesh",
         role="method",

@@ -110,6 +110,29 @@ def test_cut_tokens_and_vocabulary_have_one_hash_by_the_other_library(tmp_path, 
     assert training(2, *argv, out=tmp_path / "run", library="openmpi") == words
 
 
+NORMS = [*GPT, "--axes", "batch,heads,ff,norms"]
+
+
+@pytest.fixture(scope="module")
+def norms(tmp_path_factory):
+    """The fingerprint of GPT with tokens cut between its products, on one rank."""
+    return training(1, *NORMS, out=tmp_path_factory.mktemp("norms") / "run")
+
+
+@pytest.mark.parametrize(
+    "n, recipe, mesh, library, more",
+    [
+        (2, "tp+norms", "model=2", "mpich", ("--overlap", "rings")),
+        (4, "dp+tp+norms", "data=2,model=2", "mpich", ("--shuffle-blocks", "3")),
+        pytest.param(3, "tp+norms", "model=3", "mpich", ("--no-fuse",), marks=pytest.mark.slow),
+        pytest.param(4, "tp+norms", "model=4", "openmpi", (), marks=pytest.mark.slow),
+    ],
+)
+def test_cut_norms_have_one_hash(tmp_path, norms, n, recipe, mesh, library, more):
+    argv = [*NORMS, "--recipe", recipe, "--mesh", mesh, *more]
+    assert training(n, *argv, out=tmp_path / "run", library=library) == norms
+
+
 @pytest.mark.slow
 def test_one_hash_by_the_other_library(tmp_path, whole):
     mesh = ["--recipe", "dp+tp", "--mesh", "data=3,model=1"]

@@ -46,14 +46,15 @@ class Problem(ABC):
 
     `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
-    mesh may carry a group. `STACK`: the name of a list of `deck.layers` equal modules, "" without. `WHOLE`: axes with
-    one block per element. `BLOCKS`: {axis: field of the Deck with its number of blocks}, for fields without the name of
-    the axis.
+    mesh may carry a group. `LATER`: axes that propagate after the others. `STACK`: the name of a list of `deck.layers`
+    equal modules, "" without. `WHOLE`: axes with one block per element. `BLOCKS`: {axis: field of the Deck with its
+    number of blocks}, for fields without the name of the axis.
     """
 
     Deck: Any
     RECIPES: ClassVar[Mapping[str, Mapping[str, str]]]
     TOGETHER: tuple[tuple[str, ...], ...] = ()
+    LATER: tuple[str, ...] = ()
     STACK: str = ""
     WHOLE: tuple[str, ...] = ()
     BLOCKS: ClassVar[Mapping[str, str]] = {}

@@ -57,6 +57,8 @@ class GPTModel(MeshModel):
         "sp": {"tokens": "sequence"},
         "dp+sp": {"batch": "data", "tokens": "sequence"},
         "tp+sp": {"heads": "model", "ff": "model", "tokens": "sequence"},
+        "tp+norms": {"heads": "model", "ff": "model", "norms": "model"},
+        "dp+tp+norms": {"batch": "data", "heads": "model", "ff": "model", "norms": "model"},
         "tp+vocabulary": {"heads": "model", "ff": "model", "vocabulary": "model"},
         "dp+tp+vocabulary": {"batch": "data", "heads": "model", "ff": "model", "vocabulary": "model"},
         "pp": {"stage": "stage"},
@@ -64,8 +66,9 @@ class GPTModel(MeshModel):
         "tp+pp": {"heads": "model", "ff": "model", "stage": "stage"},
         "dp+tp+pp": {"batch": "data", "heads": "model", "ff": "model", "stage": "stage"},
     }
-    BLOCKS: ClassVar = {"tokens": "token_blocks", "vocabulary": "vocabulary_blocks"}
-    TOGETHER = (("batch", "stored"),)
+    BLOCKS: ClassVar = {"tokens": "token_blocks", "norms": "token_blocks", "vocabulary": "vocabulary_blocks"}
+    TOGETHER = (("batch", "stored"), ("heads", "ff", "norms"))
+    LATER = ("norms",)
     STACK = "blocks"
     WHOLE = ("heads",)
     OPTIONS = Options
@@ -118,14 +121,16 @@ class GPTModel(MeshModel):
         return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
     def axes(self, deck: Sizes) -> tuple[Axis, ...]:
-        """batch, heads, ff (inner width of the feed-forward part), stored (rows of weights, for `zero`), tokens,
-        vocabulary (rows of the embedding, and logits) and stage (layers, for pipelines)."""
+        """batch, heads, ff (inner width of the feed-forward part), stored (rows of weights, for `zero`), tokens, norms
+        (tokens where neither heads nor ff are cut), vocabulary (rows of the embedding, and logits) and stage (layers,
+        for pipelines)."""
         return (
             evenly("batch", deck.samples // deck.micro_batches, deck.batch),
             evenly("heads", deck.heads, deck.heads),
             evenly("ff", deck.feedforward, deck.ff),
             evenly("stored", deck.width, deck.stored),
             evenly("tokens", deck.tokens, deck.token_blocks or min(4, deck.tokens)),
+            evenly("norms", deck.tokens, deck.token_blocks or min(4, deck.tokens)),
             evenly("vocabulary", deck.vocabulary, deck.vocabulary_blocks or min(8, deck.vocabulary)),
             evenly("stage", deck.layers, deck.stage or deck.layers),
         )
@@ -133,8 +138,8 @@ class GPTModel(MeshModel):
     def annotations(self, deck: Sizes):
         """Cuts samples, tokens and, in each block, Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of
         the feed-forward part by rows, the layers after them by columns; the vocabulary where it is looked up and where
-        it is predicted."""
-        given: dict = {0: ("batch", "tokens"), 1: ("batch", "tokens")}
+        it is predicted. With `norms`, all between the pairs is cut by tokens (arXiv 2205.05198)."""
+        given: dict = {0: ("batch", ("tokens", "norms")), 1: ("batch", ("tokens", "norms"))}
         given |= {"embedding.weight": ("vocabulary", None), "logits.weight": ("vocabulary", None)}
         for layer in range(deck.layers):
             block = f"blocks.{layer}."

@@ -7,11 +7,12 @@ with a rank per block. The choice affects bits, so it depends neither on the mes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from miniapps.partition.cuts.axes import Cut, axes_of
+from miniapps.partition.cuts.axes import Cut, axes_of, canonical
 from miniapps.partition.cuts.steps import SPAN
 from miniapps.partition.graphs.graph import ITEMSIZE, Tensor
 from miniapps.partition.planning.propagate import Ruled
@@ -41,16 +42,42 @@ def decide(
     wishes: Mapping[str, Cut],
     axes: Axes,
     priorities: Mapping[str, int],
+    outputs: Sequence[str],
 ) -> list[Decision]:
     """A decision per node, in order; `sources`: cuts of the sources; `wishes`: preferred cut of each value;
-    `priorities`: of the axes."""
-    cuts = dict(sources)
+    `priorities`: of the axes; `outputs` of the graph.
+
+    An operation that is linear in partial sums passes them on: it wishes no cut by another axis of their slot, which
+    would need the sums."""
+    cuts, wishes = dict(sources), dict(wishes)
+    readers = Counter((*outputs, *(name for node in nodes for name in {tensor.name for tensor in node.read})))
+    partial: dict[str, set[str]] = {}  # the axes of values that are partial, for a single reader
     decisions = []
     for node in nodes:
+        given = {k: partial[tensor.name] for k, tensor in enumerate(node.read) if tensor.name in partial}
+        held = set().union(*given.values()) if frozenset(given) in node.rule.linear else set()
+        others = beside(held, axes)
+        for tensor in node.made if others else ():
+            wishes[tensor.name] = without(wishes[tensor.name], others)
         decision = one(node, cuts, wishes, axes, priorities)
         decisions.append(decision)
-        cuts.update((tensor.name, cut) for tensor, cut in zip(node.made, decision.gives, strict=True))
+        passed = held if decision.axes().isdisjoint(held | others) else set()
+        for tensor, cut, fresh in zip(node.made, decision.gives, decision.fresh, strict=True):
+            cuts[tensor.name] = cut
+            if (over := passed.union(fresh)) and readers[tensor.name] == 1:
+                partial[tensor.name] = over
     return decisions
+
+
+def beside(names: set[str], axes: Axes) -> set[str]:
+    """The other axes of the slots of some axes."""
+    slots = {axes.slots[name] for name in names}
+    return {name for name, slot in axes.slots.items() if slot in slots} - names
+
+
+def without(cut: Cut, names: set[str]) -> Cut:
+    """A cut without these axes."""
+    return tuple(canonical([(n, None if axis in names else axis) for n, axis in dim]) for dim in cut)
 
 
 def one(

@@ -60,7 +60,7 @@ def plan(
         graph = smaller
     computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
     sources = computed | {a.name: a.cut for a in annotated if a.stored}
-    decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
+    decisions = decide(nodes, computed, wishes, known, priorities(annotated, known), graph.outputs())
     partial, reduced = place(decisions, graph.outputs(), known)
     found = Pipelined({}, {}, {})
     for axis in axes:
@@ -121,19 +121,24 @@ class Emitter:
         return {name: by_key[key] for key, name in leaving if name not in read}
 
     def _scattered(self) -> dict[str, Cut]:
-        """The cut in which all readers need a total, for totals over axes that are in this cut."""
+        """The cut in which all readers need a total, for totals over axes that are in this cut, or share a carrier with
+        one that is."""
         needs: dict[str, set[Cut]] = {}
         for decision in self.decisions:
             for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
                 needs.setdefault(tensor.name, set()).add(cut)
         alone = {name: next(iter(cuts)) for name, cuts in needs.items() if len(cuts) == 1}
+
+        def slots(names: Iterable[str]) -> set[str]:
+            return {self.axes.slots[name] for name in names}
+
         outputs = set(self.graph.outputs())
         return {
             name: alone[name]
             for name in self.reduced
             if name in alone
             and name not in outputs
-            and set(self.partial[name][0]) <= set(axes_of(alone[name]))
+            and slots(self.partial[name][0]) <= slots(axes_of(alone[name]))
         }
 
     def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:

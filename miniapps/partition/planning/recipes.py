@@ -63,19 +63,25 @@ def chosen(model: Problem, deck, names: Iterable[str]):
 
 
 def annotated_by(model: Problem, deck, graph: Graph, names: Iterable[str]) -> Given:
-    """The annotations of a model with the axes `names`; other dims are None."""
+    """The annotations of a model with the axes `names`; other dims are None. Of several axes for one dim the first of
+    `names` cuts it."""
     names = set(names)
     given: dict[str | int, Annotation] = {}
     inputs = sum(source.kind == "input" for source in graph.sources)
     each = inputs // micro_batches(deck)
     for key, dims in model.annotations(deck).items():
-        kept = tuple(axis if axis in names else None for axis in dims)
+        kept = tuple(_first_of(axis, names) for axis in dims)
         if any(kept):
             of_all = range(key, inputs, each) if isinstance(key, int) else (key,)
-            given |= dict.fromkeys(of_all, Annotation(kept))
+            given |= dict.fromkeys(of_all, Annotation(kept, int(any(axis in model.LATER for axis in kept))))
     if STORED in names:
         given |= stored(graph, Axes(model.axes(deck)), given)
     return given
+
+
+def _first_of(axis: str | tuple[str, ...] | None, names: set[str]) -> str | None:
+    """The axis, or the first of several, that is in `names`."""
+    return next((one for one in (axis if isinstance(axis, tuple) else (axis,)) if one in names), None)
 
 
 def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation]:

@@ -71,6 +71,33 @@ def test_tensor_parallel_gpt_reduces_as_often_as_megatron():
     assert not reshards(plan)
 
 
+def test_cut_norms_gather_and_scatter_as_often_as_megatron():
+    """Twice each per layer and pass (arXiv 2205.05198, figure 6); q, k and v's gradients of their input meet first."""
+    _, plan = planned("gpt", "tp+norms")
+    assert reshards(plan) == {"all-gather": 8}
+    between = [step for step in reductions(plan) if step.axes in (("heads",), ("ff",))]
+    assert Counter(step.axes for step in between) == {("heads",): 4, ("ff",): 4}
+    for step in between:
+        assert [axes_of(plan.values[name].cut) for name in step.results] == [("norms",)]
+        assert Mesh((("m", 2),), (("heads", "m"), ("ff", "m"), ("norms", "m"))).scatters(
+            step.axes, plan.values[step.operands[0]].cut, plan.values[step.results[0]].cut
+        )
+    norms = [step for step in plan.steps if isinstance(step, Compute) and "layer_norm" in step.target]
+    assert norms and all(axes_of(plan.values[s.results[0]].cut) == ("norms",) for s in norms)
+    attention = [step for step in plan.steps if isinstance(step, Compute) and "attention" in step.target]
+    assert attention and all(axes_of(plan.values[s.results[0]].cut) == ("heads",) for s in attention)
+
+
+@pytest.mark.parametrize("recipe", ["tp+norms", "dp+tp+norms"])
+def test_every_step_with_cut_norms_is_the_unsharded_operation(recipe):
+    model, deck, graph = exported("gpt", layers="1")
+    plan = plan_of(model, deck, graph, model.RECIPES[recipe])
+    torch.set_num_threads(1)
+    mesh = Mesh((("ranks", 3),), tuple((axis, "ranks") for axis in ("heads", "ff", "norms")), shuffle=5)
+    require_fits(plan, mesh)
+    check(plan, graph, drawn(graph), [{a.name: mesh.own(a, rank) for a in plan.axes} for rank in range(3)])
+
+
 def test_cut_tokens_gather_keys_and_values_once_per_layer_and_scatter_their_gradients():
     _, plan = planned("gpt", "sp")
     layers = 2
