@@ -63,7 +63,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.dlrm.clicknet", "miniapps.dlrm.watched",
            "miniapps.learning.gradients.chained",
            "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
-           "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip
+           "miniapps.mesh.judged", "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
 FAMILIES = ("kernels.allreduce.schedules",)

@@ -40,7 +40,7 @@ def verify(
     wanted = problem | {"seed": seed}
     checkpoint = read_option(option, path, kind, max(ANY_PROBLEM, 2 * need))
     keys = tuple(dict.fromkeys((*wanted, *checkpoint.options)))
-    require_same(option, path, checkpoint, wanted, keys, remedies or {})
+    require_same(option, path, checkpoint, wanted, keys, remedies)
     if checkpoint.head.step > last:
         raise UsageError(
             f"{option} {printable(path)}: it is of step {checkpoint.head.step}, and this run ends with step {last}; "
@@ -121,7 +121,7 @@ def require_same(
     checkpoint: Checkpoint,
     wanted: dict[str, Any],
     keys: tuple[str, ...],
-    remedies: Mapping[str, str],
+    remedies: Mapping[str, str] | None = None,
 ) -> None:
     """Raise UsageError unless the options `keys` (or `seed`) of the checkpoint have the `wanted` values. The message
     ends with the first remedy of a key that differs."""
@@ -132,8 +132,9 @@ def require_same(
             f"{key} = {_shown(stored.get(key, 'unknown'))} there, {_shown(wanted.get(key, 'unknown'))} here"
             for key in differing
         ]
+        known = remedies or {}
         remedy = next(
-            (remedies[key] for key in differing if key in remedies), "start with the same deck and options"
+            (known[key] for key in differing if key in known), "start with the same deck and options"
         )
         raise UsageError(
             f"{option} {printable(path)}: it is of another problem: {'; '.join(texts)}; {remedy}"

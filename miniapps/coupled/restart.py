@@ -66,5 +66,5 @@ def verify_weights(config) -> Checkpoint:
             f"--weights {printable(path)}: it holds no weights, since its run had no network; give a checkpoint of a "
             "run with --closure surrogate or online"
         )
-    restart.require_same("--weights", path, checkpoint, problem_of(config), ("closure.channels",), {})
+    restart.require_same("--weights", path, checkpoint, problem_of(config), ("closure.channels",))
     return checkpoint

@@ -21,6 +21,11 @@ def choose(config: Any, options: Any, size: int) -> None:
             f"--mesh auto: compares prices; time kernels and messages by mpirun -n {size} fpna calibrate --out cal "
             f"--plan '{config.model.name}', and give --calibration cal"
         )
+    if config.training.policy != "fixed":
+        raise UsageError(
+            f"--mesh auto: compares prices, and no price knows the wires that --policy {config.training.policy} will "
+            "choose; choose a mesh, or --policy fixed"
+        )
     if config.mesh.map or config.mesh.axes:
         raise UsageError("--mesh auto: chooses what the axes carry; leave --map and --axes out")
     model, sizes = models.model(config.model.name), deck(config)

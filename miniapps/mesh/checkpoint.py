@@ -79,7 +79,7 @@ class Whole(Holding):
     def gathered(self, trainer, held: Held) -> Arrays:
         if not held.more:
             return {}
-        found = trainer.errors().values()
+        found = trainer.kept_errors().values()
         none = np.zeros(0, np.float32)
         return {
             name: np.concatenate([none, *(each[k].ravel() for each in found)]) for k, name in enumerate(OF)
@@ -87,7 +87,7 @@ class Whole(Holding):
 
     def restored(self, trainer, held: Held, arrays: Arrays | None) -> None:
         if held.more:
-            trainer.restore_errors(None if arrays is None else [arrays[name] for name in OF])
+            trainer.restore_kept_errors(None if arrays is None else [arrays[name] for name in OF])
 
 
 def _described(config, options, plan: Plan, mesh: Mesh) -> dict[str, Any]:

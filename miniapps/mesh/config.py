@@ -9,12 +9,16 @@ from miniapps.checkpoints.options import Checkpoints
 from miniapps.learning.course.options import (
     AUTO,
     IMAGES_SAID,
+    Judging,
     Seeds,
     Steps,
     directory,
     evaluations,
+    policy,
     samples,
+    seconds,
     wire,
+    wires_of_policy,
 )
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
@@ -148,10 +152,13 @@ class Cuts:
 
 
 @dataclass
-class MeshSteps(Steps):
+class MeshSteps(Steps, Judging):
     """Steps, and the encoding of gradients in messages."""
 
     wire: str = wire()
+    policy: str = policy()
+    candidates: str = wires_of_policy()
+    seconds: float = seconds()
 
 
 @dataclass

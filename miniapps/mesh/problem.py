@@ -94,18 +94,34 @@ class Inputs:
         self._data, self._task, self._seed = data, task(config), config.seeds.data
         self._model = models.model(config.model.name)
         batch = config.training.batch
-        self._batches = Batches(len(data.images), batch, batch, config.seeds.data)
+        held = images.held_out(config.data.name, len(data.images)) & config.training.tries
+        self._held, self._learned = np.flatnonzero(held), np.flatnonzero(~held)
+        self._batches = Batches(len(self._learned), batch, batch, config.seeds.data)
+
+    @property
+    def held(self) -> int:
+        """The number of samples that a policy keeps from training."""
+        return len(self._held)
 
     def at(self, step: int) -> tuple[Any, ...]:
         """Torch tensors, in the order of the plan's inputs."""
-        chosen = self._batches.images(step, 0)
-        return self._of(self._data.images[chosen], self._data.labels[chosen], (step, 0))
+        return self._learning(self._learned[self._batches.images(step, 0)], (step, 0))
+
+    def held_out(self, number: int) -> tuple[Any, ...]:
+        """Batch `number` of the samples that a policy keeps from training, in the same form."""
+        return self._learning(self._held[self._in_batch(number, self.held)], (number, 2))
 
     def test(self, number: int) -> tuple[Any, ...]:
         """Batch `number` of the test samples, in the same form."""
-        batch = self._task.batch
-        chosen = np.arange(number * batch, (number + 1) * batch) % len(self._data.test_images)
+        chosen = self._in_batch(number, len(self._data.test_images))
         return self._of(self._data.test_images[chosen], self._data.test_labels[chosen], (number, 1))
+
+    def _in_batch(self, number: int, count: int) -> np.ndarray:
+        batch = self._task.batch
+        return np.arange(number * batch, (number + 1) * batch) % count
+
+    def _learning(self, chosen: np.ndarray, when: tuple[int, int]) -> tuple[Any, ...]:
+        return self._of(self._data.images[chosen], self._data.labels[chosen], when)
 
     def _of(self, samples: np.ndarray, labels: np.ndarray, when: tuple[int, int]) -> tuple[Any, ...]:
         import torch

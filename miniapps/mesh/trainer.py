@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import isfinite, nan, prod
 from statistics import median
@@ -16,6 +16,7 @@ from mpi4py import MPI
 from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.learning.course.trainer import Trainer
 from miniapps.learning.optimisers import optimiser, rate_at
+from miniapps.learning.policies.choosing import candidates
 from miniapps.learning.samples import images
 from miniapps.learning.samples.images import Labelled
 from miniapps.learning.weights import combined, fingerprints
@@ -50,8 +51,8 @@ class MeshTrainer(Trainer):
     """A model over the mesh of all ranks; each rank holds its parts of parameters, buffers and states. Construction is
     collective."""
 
-    def __init__(self, ctx: Context):
-        super().__init__(ctx, {})
+    def __init__(self, ctx: Context, regions: Mapping[str, str] | None = None):
+        super().__init__(ctx, regions or {})
         config = ctx.config
         self.data = images.share(ctx.comm, load(config) if ctx.rank == 0 else None, Labelled)
         self.inputs = Inputs(config, self.data)
@@ -70,7 +71,7 @@ class MeshTrainer(Trainer):
             reducers=self._reducer,
             anywhere=ctx.options.processor == "any",
             seed=config.seeds.dropout,
-            wire=config.training.wire,
+            wire=candidates(config)[0],
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.optimiser = self.learner.optimiser
@@ -115,17 +116,21 @@ class MeshTrainer(Trainer):
     def evaluate(self, step: int) -> None:
         """The loss of some test samples. Collective; raises RanksDisagree if ranks have different losses."""
         start = self.tracer.clock()
-        batch, count = self.config.training.batch, len(self.data.test_images)
-        losses, kept = [], self.program.lost()  # no error of a wire comes from an evaluation
-        for number in range(min(TESTED, max(1, count // batch))):
-            self.learner.give(self.inputs.test(number))
-            losses.append(float(self.program(self.learner.values, EVALUATION)[0]))
-        self.program.restore_lost(kept)
-        self.test_loss = float(np.mean(losses))
+        count = max(1, len(self.data.test_images) // self.config.training.batch)
+        self.test_loss = self.mean_loss(map(self.inputs.test, range(min(TESTED, count))))
         require_same_bits(self.ctx.comm, np.array([self.test_loss]), f"step {self.tracer.step}: test loss")
         self.tracer.event(self.name["evaluate"], start)
         if self.ctx.rank == 0:
             self.tracer.value("test_loss", self.test_loss)
+
+    def mean_loss(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> float:
+        """The mean loss of batches of inputs, after which the errors of wires are as before. Collective."""
+        losses, kept = [], self.program.lost()
+        for inputs in batches:
+            self.learner.give(inputs)
+            losses.append(float(self.program(self.learner.values, EVALUATION)[0]))
+        self.program.restore_lost(kept)
+        return float(np.mean(losses))
 
     def trace_weights(self) -> None:
         """Record the weights that enter the current step or, after the last step, the final weights: each block by the
@@ -191,13 +196,13 @@ class MeshTrainer(Trainer):
                 source.tensor.name, torch.from_numpy(arrays[source.key])
             )
 
-    def errors(self) -> feedback.Errors:
+    def kept_errors(self) -> feedback.Errors:
         """The errors that wires keep, by the value that is summed, complete on rank 0. Collective."""
         return feedback.gathered(self.program)
 
-    def restore_errors(self, flat: Sequence[np.ndarray] | None) -> None:
+    def restore_kept_errors(self, flat: Sequence[np.ndarray] | None) -> None:
         """Restore the errors of contributions, and those of totals, which rank 0 passes one after the other in the
-        order of `errors`. Collective."""
+        order of `kept_errors`. Collective."""
         feedback.restore(self.program, None if flat is None else self._by_value(*flat))
 
     def _by_value(self, rows: np.ndarray, totals: np.ndarray) -> feedback.Errors:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from kernels.guarantees import ChoiceError, known
-from kernels.wires import PLAIN
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.learning.course.options import AUTO
 from miniapps.learning.discovery import require_heard
-from miniapps.learning.samples.images import USUAL
+from miniapps.learning.policies import choosing
+from miniapps.learning.samples.images import USUAL, held_out
 from miniapps.mesh.checkpoint import HOLDING
 from miniapps.mesh.problem import counts, deck, load, mesh_of, names, planned
 from miniapps.partition import models
@@ -85,14 +88,17 @@ def validate(config: Any, options: Any, size: int) -> None:
     lets an axis of the mesh carry several axes of the problem."""
     require_heard(config.model, models.every())
     checks.validate(config, options, "mesh")
-    if options.replay is not None:
+    if options.replay is not None and config.training.policy == "fixed" and not config.training.seconds:
         raise UsageError(
-            "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
+            "--replay: this run decides nothing by a clock or an order of arrival; leave it out, or give the --policy "
+            "or --seconds of the run to replay"
         )
-    require_wire(config.training.wire, options.policy.level)
+    choosing.validate(config, options, partial(require_wire, level=options.policy.level))
     if config.mesh.save_plan:
-        require_plain(config)
-    checks.require_samples(config, counts(config)[0])
+        require_known(config)
+    count = counts(config)[0]
+    held = held_out(config.data.name, count) if config.training.tries else np.zeros(0)
+    checks.require_samples(config, count - int(held.sum()))
     if STAGE in names(config) and (
         inside := [spec for spec in options.fault if spec.startswith("kernel-bit")]
     ):
@@ -111,11 +117,12 @@ def validate(config: Any, options: Any, size: int) -> None:
     HOLDING.check(config, options, size)
 
 
-def require_plain(config: Any) -> None:
-    """Raise UsageError if messages encode gradients, since their prices are not known."""
-    if config.training.wire != PLAIN:
+def require_known(config: Any) -> None:
+    """Raise UsageError if a policy chooses wires while the run trains, since no price knows them before."""
+    if config.training.policy != "fixed":
         raise UsageError(
-            f"--wire {config.training.wire}: a plan is priced with gradients as they are; leave --wire out"
+            f"--policy {config.training.policy}: chooses the wires of gradients while it trains, so no price knows "
+            "them before; choose --policy fixed, with --wire"
         )
 
 
@@ -125,6 +132,11 @@ def follows(config: Any, options: Any) -> str | None:
     from miniapps.partition.execution.compute import Kernels
 
     model = models.model(config.model.name)
+    if config.training.policy != "fixed":
+        return (
+            f"--policy {config.training.policy} decides by a clock, or by linear algebra of NumPy; choose "
+            "--policy fixed"
+        )
     kept = f"choose another --model than {config.model.name}, such as gpt"
     if of_torch := undrawn(model.module(deck(config))):
         return f"torch draws the initial {of_torch[0]}, by functions compiled for each processor; {kept}"
@@ -145,8 +157,9 @@ def follows(config: Any, options: Any) -> str | None:
 def memory(config: Any, options: Any, size: int) -> Need:
     """The memory that a rank needs: whole parameters while they are drawn, and its share of the activations."""
     parameters, activations = models.model(config.model.name).costs(deck(config))
+    states = 3 * (len(choosing.candidates(config)) + 3) * config.training.tries  # kept by AdaPrec
     return Need(
-        TORCH + 4 * (8 * parameters + KEPT * activations // max(1, size)),
+        TORCH + 4 * ((8 + states) * parameters + KEPT * activations // max(1, size)),
         f"--model {config.model.name}, training.batch = {config.training.batch}",
         lambda share: "choose a smaller model, a smaller batch, or more nodes",
     )
@@ -164,14 +177,14 @@ def targets(config: Any, options: Any, size: int) -> Targets:
     def blocks(fault: Fault) -> Struck | None:
         return None if fault.kind == "kernel-bit" else checks.tensors_struck(fault, sizes)
 
-    return Targets(config.training.last, blocks=blocks)
+    # Trials do more steps than the problem has.
+    return Targets(None if config.training.tries else config.training.last, blocks=blocks)
 
 
 def priceable(config: Any, options: Any, size: int) -> tuple[Program, int]:
-    """(the program of a step, the number of steps until the run stops). Raises like `require_plain` and
+    """(the program of a step, the number of steps until the run stops). Raises like `require_known` and
     `miniapps.mesh.saved.program`."""
     from miniapps.mesh.saved import program
 
-    require_plain(config)
-
+    require_known(config)
     return program(config, options, size), config.training.last

@@ -134,12 +134,12 @@ def read(run: str) -> Replay:
         (names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)] for name, r in keys
     }
     attributes = trace.attributes
-    if missing := [key for key in ("app", "problem_options", "reductions") if key not in attributes]:
+    if missing := [key for key in ("app", "problem_options") if key not in attributes]:
         raise UsageError(
             f"--replay {run}: the attribute {missing[0]} of its trace is missing; record it again"
         )
     return Replay(run, attributes["app"], attributes["problem_options"], attributes["size"], orders, choices,
-                  packings, _trees(run, attributes["reductions"], packings))  # fmt: skip
+                  packings, _trees(run, attributes.get("reductions", {}), packings))  # fmt: skip
 
 
 def _trees(

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 from miniapps.checkpoints.options import Output
 from miniapps.learning.course.options import (
     IMAGES_SAID,
+    Judging,
     ParallelSteps,
     Seeds,
     directory,
     evaluations,
+    policy,
     samples,
     target,
     wire,
+    wires_of_policy,
 )
 from miniapps.learning.discovery import elsewhere, section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import SEEDS, option, section
 from miniapps.training import models
-
-POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 
 
 def _data() -> list[str]:
@@ -66,27 +67,12 @@ else:
 
 
 @dataclass
-class Training(ParallelSteps):
+class Training(ParallelSteps, Judging):
     """Steps, and the encoding of gradients in messages."""
 
     wire: str = wire()
-    policy: str = option(
-        "fixed",
-        help="choice of the wire: fixed, --wire; fastest, the wire with the least measured time for each kind of "
-        "tensor; lgreco, wires per tensor that minimise bytes subject to --wire's error; adaprec, adaprec-poster, the "
-        "wire with the largest gain per time",
-        choices=POLICIES,
-        role="method",
-        effect="reduction",
-        flag="--policy",
-    )
-    candidates: str = option(
-        "float32 fp8 table:n=2 sign",
-        help="wires from which a policy chooses, separated by spaces",
-        role="method",
-        effect="reduction",
-        flag="--candidates",
-    )
+    policy: str = policy()
+    candidates: str = wires_of_policy()
     depth: int = option(
         0,
         help="graphs: micro-batches whose fields a thread gathers ahead",
@@ -95,11 +81,6 @@ class Training(ParallelSteps):
         minimum=0,
         maximum=1024,
     )
-
-    @property
-    def tries(self) -> bool:
-        """Whether the policy trains with several wires from one state."""
-        return self.policy.startswith("adaprec")
 
 
 @dataclass

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from miniapps.learning.course.run import run as run_course
+from miniapps.learning.policies.by_name import COURSES
 from miniapps.runner.outcome import Outcome
 from miniapps.runner.shares import Shares
 from miniapps.training.checkpoint import HOLDING
-from miniapps.training.policies.adaptive import Adaptive
-from miniapps.training.policies.courses import Fastest, LGreco, OneWire
 from miniapps.training.trainer import ModelTrainer
-
-COURSES = {
-    "fixed": OneWire,
-    "fastest": Fastest,
-    "lgreco": LGreco,
-    "adaprec": Adaptive,
-    "adaprec-poster": Adaptive,
-}  # by --policy
 
 
 def run(ctx) -> Outcome:

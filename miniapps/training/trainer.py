@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -12,8 +12,10 @@ import numpy as np
 from kernels.allreduce.coding import coding
 from kernels.wires import PLAIN, quality
 from miniapps.layout.owners import contiguous_owner, owner_of
-from miniapps.learning.gradients.buckets import carried
-from miniapps.learning.gradients.parallel import TEST_BLOCK
+from miniapps.learning.gradients.buckets import Lost, bucket_of, carried, encoded_bytes
+from miniapps.learning.gradients.parallel import TEST_BLOCK, ParallelTrainer
+from miniapps.learning.policies.choosing import candidates, chosen_for
+from miniapps.learning.policies.judged import JudgedTrainer
 from miniapps.learning.samples import images
 from miniapps.learning.samples.batches import Batches, mask
 from miniapps.learning.weights import sampled
@@ -22,16 +24,15 @@ from miniapps.runner.outcome import Check
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, OTHER
 from miniapps.training import models
-from miniapps.training.policies.choosing import candidates
-from miniapps.training.policies.judged import JudgedTrainer
 
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
 SAMPLED = 256  # evenly spaced weights or outputs recorded as numbers
+JUDGED = 8  # micro-batches whose encoding errors count
 
 
-class ModelTrainer(JudgedTrainer):
+class ModelTrainer(ParallelTrainer, JudgedTrainer):
     """The trainer of a model of `miniapps.training.models`; every rank holds the same weights. Construction is
     collective."""
 
@@ -114,7 +115,7 @@ class ModelTrainer(JudgedTrainer):
             tracer.value("accuracy", self.accuracy)
             self._sample_weights()
             if step and any(map(coding, self.wires)):
-                for tensor, x in enumerate(self.gradient(step, 0)):
+                for tensor, x in enumerate(self._gradient(step, 0)):
                     measured = quality(x, carried(self.wires[tensor], x))
                     for name, value in zip(
                         ("wire_error", "wire_cosine", "wire_length"), measured, strict=True
@@ -150,7 +151,45 @@ class ModelTrainer(JudgedTrainer):
             losses += self.network.loss_alone(given.images[chosen], given.labels[chosen])
         return float(self._held_out(losses)[0]) / count
 
-    def gradient(self, step: int, block: int) -> list[np.ndarray]:
+    # ---- for policies
+
+    @property
+    def tensors(self) -> list[tuple[int, ...]]:
+        return list(self.shapes.values())
+
+    def encoded(self) -> list[int]:
+        return chosen_for(self.tensors)
+
+    def nbytes(self, wire: str, tensor: int) -> int:
+        return encoded_bytes(wire, self.tensors[tensor])
+
+    def errors(self, step: int, tensors: Sequence[int], wires: Sequence[str]) -> np.ndarray | None:
+        """Of the first micro-batches, on rank 0 alone, so that they do not depend on the number of ranks."""
+        if self.ctx.rank:
+            return None
+        found = np.zeros((len(tensors), len(wires)))
+        for block in range(min(JUDGED, self.config.training.blocks)):
+            gradients = self._gradient(step, block)
+            for i, tensor in enumerate(tensors):
+                x = gradients[tensor]
+                for c, wire in enumerate(wires):
+                    apart = np.subtract(carried(wire, x), x, dtype=np.float64)
+                    found[i, c] += np.sqrt(np.sum(apart * apart))  # no BLAS, whose bits depend on threads
+        return found
+
+    def all_reduce(self, tensors: Sequence[int], wire: str) -> Callable[[], np.ndarray]:
+        values = np.concatenate([self.weights[tensor].ravel() for tensor in tensors])
+        rows = np.repeat(values[None], len(self.calls), axis=0)
+        return partial(self.reducer(bucket_of(tensors, self.tensors, wire)), rows)
+
+    def lost(self) -> Lost:
+        return self.exchange.lost()
+
+    def restore_lost(self, lost: Lost | None) -> None:
+        self.exchange.restore_lost(lost or {})
+
+    def _gradient(self, step: int, block: int) -> list[np.ndarray]:
+        """The gradient of a micro-batch with the current weights, scaled as for encoding, by tensor; not collective."""
         return [gradient * np.float32(self.before) for gradient in self._tensors(step, block)]
 
     def _nothing(self) -> list[np.ndarray]:

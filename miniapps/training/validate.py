@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.learning.discovery import require_heard
+from miniapps.learning.gradients.buckets import cut
+from miniapps.learning.policies import choosing
 from miniapps.learning.samples.images import held_out
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
 from miniapps.training import models
 from miniapps.training.checkpoint import HOLDING
-from miniapps.training.policies import choosing
 
 TORCH = 2**27  # bytes of torch in a process
 
@@ -47,9 +53,22 @@ def validate(config: Any, options: Any, size: int) -> None:
     checks.require_blocks(training, size)
     if config.output.shares == "auto":
         _movable(config, options)
-    choosing.validate(config, options, list(HOLDING.tensors(config).values()))
+    choosing.validate(
+        config, options, partial(_require_wire, config, options, list(HOLDING.tensors(config).values()))
+    )
     model.load(config)
     HOLDING.check(config, options, size)
+
+
+def _require_wire(config: Any, options: Any, shapes: Sequence[tuple[int, ...]], wire: str) -> None:
+    """Raise ChoiceError if a wire conflicts with the ordering, accumulation or guarantee of a bucket."""
+    used = coding(wire)
+    for bucket in cut(shapes, config.training.bucket, [wire] * len(shapes)):
+        ordering, accumulation = options.policy.of(bucket.size, wire)
+        own = (bucket.size,), np.dtype("float32")
+        reduction = Reduction(ordering, *own, accumulation=accumulation, **bucket.over())
+        if used is not None:
+            reduction.require(options.policy.level)
 
 
 def follows(config: Any, options: Any) -> str | None:

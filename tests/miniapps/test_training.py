@@ -18,13 +18,13 @@ from miniapps.errors import UsageError
 from miniapps.learning.gradients.buckets import Exchange, cut
 from miniapps.learning.gradients.chained import Chained
 from miniapps.learning.gradients.network import ALIGNMENT, Network, aligned
+from miniapps.learning.policies.choosing import chosen_for, for_all
 from miniapps.learning.samples import images as data
 from miniapps.learning.samples.batches import Batches, mask
 from miniapps.learning.weights import initial
 from miniapps.runner.main import main
 from miniapps.training import APP, models
 from miniapps.training.config import Model
-from miniapps.training.policies.choosing import chosen_for, for_all
 
 # ---- data
 

@@ -11,6 +11,7 @@ from miniapps.runner.config import HUGE, INT32, SEEDS, option
 Choices = tuple[str, ...] | Callable[[], list[str]]
 
 SAMPLES = 2**20  # of a batch, at most
+POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 
 
 @dataclass
@@ -65,6 +66,20 @@ class Steps:
         return self.batch // self.micro
 
 
+def seconds() -> Any:
+    """The option --seconds."""
+    return option(
+        0.0,
+        help="seconds of training after which the run ends, without evaluations on test samples; 0: after its steps",
+        unit="s",
+        role="method",
+        effect="until",
+        flag="--seconds",
+        minimum=0.0,
+        maximum=HUGE,
+    )
+
+
 @dataclass
 class ParallelSteps(Steps):
     """Steps whose gradients are added over all ranks."""
@@ -84,16 +99,7 @@ class ParallelSteps(Steps):
         effect="reduction",
         flag="--divide",
     )
-    seconds: float = option(
-        0.0,
-        help="seconds of training after which the run ends, without evaluations on test samples; 0: after its steps",
-        unit="s",
-        role="method",
-        effect="until",
-        flag="--seconds",
-        minimum=0.0,
-        maximum=HUGE,
-    )
+    seconds: float = seconds()
     overlap: bool = option(
         True,
         help="send buckets while earlier layers still compute",
@@ -136,6 +142,42 @@ def wire() -> Any:
         flag="--wire",
         choices=_wires,
         parameters=True,
+    )
+
+
+class Judging:
+    """The policy that chooses the wires of gradients, beside the options of steps."""
+
+    policy: str
+
+    @property
+    def tries(self) -> bool:
+        """Whether the policy trains with several wires from one state."""
+        return self.policy.startswith("adaprec")
+
+
+def policy() -> Any:
+    """The option --policy."""
+    return option(
+        "fixed",
+        help="choice of the wire: fixed, --wire; fastest, the wire with the least measured time for each kind of "
+        "tensor; lgreco, wires per tensor that minimise bytes subject to --wire's error; adaprec, adaprec-poster, the "
+        "wire with the largest gain per time",
+        choices=POLICIES,
+        role="method",
+        effect="reduction",
+        flag="--policy",
+    )
+
+
+def wires_of_policy() -> Any:
+    """The option --candidates."""
+    return option(
+        "float32 fp8 table:n=2 sign",
+        help="wires from which a policy chooses, separated by spaces",
+        role="method",
+        effect="reduction",
+        flag="--candidates",
     )
 
 

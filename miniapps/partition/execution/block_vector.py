@@ -49,6 +49,11 @@ class BlockVector:
 
         return pack
 
+    def views(self, k: int, vector: np.ndarray) -> list[np.ndarray]:
+        """Views of the blocks of value k in a vector, in their shapes."""
+        pieces = zip(self.pieces[k], self.tensors[k], strict=True)
+        return [vector[begin:end].reshape(shape) for (begin, end, _), shape in pieces]
+
     def unpack(self, vector: np.ndarray) -> list[np.ndarray]:
         """The values in a vector."""
         found = []

@@ -51,20 +51,20 @@ def restore(program: Program, errors: Errors | None) -> None:
         if program.bound.has(name):
             whole = (*(rows[k, ...] for k in _numbers(program, name)), total)
             parts[name] = [part_of(place, plan.values[name], torch.from_numpy(x)) for x in whole]
-    for sums, names in program.feeding():
+    for sums, blocks, names in program.feeding():
         lost, lost_of_total = sums.reducer.lost()
         for k, name in enumerate(names):
             for row, part in zip((*lost, lost_of_total), parts[name], strict=True):
-                sums.blocks.packer(k, row)(part)
+                blocks.packer(k, row)(part)
         sums.reducer.restore_lost(lost, lost_of_total)
 
 
 def _held(program: Program) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
     """{value: (errors of each contribution, errors of the total)} of this rank, in local shapes. Collective."""
-    found = {}
-    for sums, names in program.feeding():
+    found: dict[str, tuple[list[np.ndarray], np.ndarray]] = {}
+    for sums, blocks, names in program.feeding():
         lost, lost_of_total = sums.reducer.lost()
-        rows, total = [sums.blocks.unpack(row) for row in lost], sums.blocks.unpack(lost_of_total)
+        rows, total = [blocks.unpack(row) for row in lost], blocks.unpack(lost_of_total)
         found |= {name: ([row[k] for row in rows], total[k]) for k, name in enumerate(names)}
     return found
 

@@ -49,6 +49,7 @@ from miniapps.partition.execution.totals import Total
 from miniapps.partition.execution.wires import is_lossy, parted
 from miniapps.partition.planning.early import gradient_sums
 
+Coded = tuple[Total, BlockVector, tuple[str, ...]]  # a sum, its vector, and the values that are added
 SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
 
 
@@ -94,9 +95,7 @@ class Program:
         self.relay = Relay(self._along_stages())
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
-        self.coded: list[
-            tuple[Total, tuple[str, ...]]
-        ] = []  # over lossy wires, with the values that are added
+        self.coded: list[Coded] = []  # sums over lossy wires
         self._shared: dict[tuple | None, Total] = {}
         self._reducers = reducers
         writer = Writer(
@@ -165,15 +164,15 @@ class Program:
     def lost(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The encoding errors that wires with feedback keep, (contributions, total) of each reduction that has one; of
         others none. Collective."""
-        return [total.reducer.lost() for total, _ in self.feeding()]
+        return [total.reducer.lost() for total, *_ in self.feeding()]
 
     def restore_lost(self, kept: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
         """Continue from the errors of `lost`."""
-        for (total, _), (contributions, of_total) in zip(self.feeding(), kept, strict=True):
+        for (total, *_), (contributions, of_total) in zip(self.feeding(), kept, strict=True):
             total.reducer.restore_lost(contributions, of_total)
 
-    def feeding(self) -> list[tuple[Total, tuple[str, ...]]]:
-        """The sums over wires that keep errors, with the values that they add."""
+    def feeding(self) -> list[Coded]:
+        """The sums over wires that keep errors."""
         return [each for each in self.coded if each[0].reducer.feeds_back]
 
     def free(self) -> None:
@@ -239,7 +238,7 @@ class Program:
         if self.wired.issuperset(step.operands):
             blocks = BlockVector(self.place, [self.plan.values[name].cut for name in step.operands])
             total = Total(comm, self.level, *about, self._reducers, None, self.wire, blocks)
-            self.coded.append((total, step.operands))
+            self.coded.append((total, blocks, step.operands))
         else:
             scatter = scattered(self.plan, step, self.place, self._place_of, group)
             total = Total(comm, self.level, *about, self._reducers, scatter)

@@ -31,15 +31,16 @@ class Switched:
     """A reducer of vectors with several values: value k has the elements [bounds[k], bounds[k + 1]), and its blocks the
     shapes `tensors[k]`.
 
-    `make(n, wire, tensors, number)` plans the all-reduce of n elements, the `number`-th of this sum, and the caller
-    frees it if `free` is not called. Construction and all methods but `progress` are collective.
+    `make(n, wire, tensors, label)` plans the all-reduce of n elements, and the caller frees it unless it calls `free`;
+    `label` tells it from others of this sum, and is empty for the first. Construction and all methods but `progress`
+    are collective.
     """
 
     def __init__(
         self,
         bounds: Sequence[int],
         tensors: Sequence[Sequence[tuple[int, ...]]],
-        make: Callable[[int, str, list[tuple[int, ...]], int], Any],
+        make: Callable[[int, str, list[tuple[int, ...]], str], Any],
         wire: str,
     ):
         self.bounds, self.tensors, self._make = bounds, tensors, make
@@ -127,5 +128,6 @@ class Switched:
         if key not in self._planned:
             blocks = [shape for k in range(first, last) for shape in self.tensors[k]]
             n = self.bounds[last] - self.bounds[first]
-            self._planned[key] = self._make(n, wire, blocks, len(self._planned))
+            label = f"/{first}-{last - 1}/{wire}" if self._planned else ""
+            self._planned[key] = self._make(n, wire, blocks, label)
         return self._planned[key]

@@ -98,8 +98,8 @@ class Total:
                     return plan(comm, described, name=name, blocks=numbers, summed=self.trees)
                 return make(comm, described, name, numbers, self.trees)
 
-            def over(n: int, wire: str, tensors: list[tuple[int, ...]], number: int) -> Any:
-                return planned(wired(level, n, wire, tensors), f"{name} {number}" if number else name)
+            def over(n: int, wire: str, tensors: list[tuple[int, ...]], label: str) -> Any:
+                return planned(wired(level, n, wire, tensors), name + label)
 
             if blocks is None:
                 self.reducer = planned(described, name)

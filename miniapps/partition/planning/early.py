@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import TypeVar
 
@@ -59,6 +60,24 @@ def gradient_sums(plan: Plan, dtype: str = "float32") -> frozenset[str]:
         kept = moves and all(result in leaving - otherwise for result in results)
         (leaving if kept else otherwise).update(step_operands(step))
     return frozenset(found)
+
+
+def summed_gradients(plan: Plan) -> list[str]:
+    """The `gradient_sums` that become gradients, maybe moved, in the order of the gradients."""
+    order: dict[str, int] = {}
+    for k, (_, name) in enumerate(plan.gradients):
+        order.setdefault(name, k)
+    for step in reversed(plan.steps):
+        results, operands = step_results(step), step_operands(step)
+        pairs = (
+            zip(operands, results, strict=True)
+            if isinstance(step, Reduce | Reshard)
+            else product(operands, results)
+        )
+        for operand, result in pairs:
+            if result in order:
+                order[operand] = min(order[result], order.get(operand, order[result]))
+    return sorted(gradient_sums(plan) & order.keys(), key=lambda name: (order[name], name))
 
 
 def overlapped(plan: Plan, level: str = GRADIENTS, buckets: int = BUCKETS, least: int = LEAST) -> Plan:

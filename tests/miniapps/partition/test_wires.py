@@ -15,7 +15,7 @@ from miniapps.partition.cuts.steps import Compute, Receive, Reduce, Send, step_o
 from miniapps.partition.execution.block_vector import BlockVector  # noqa: E402
 from miniapps.partition.execution.place import Place  # noqa: E402
 from miniapps.partition.execution.run import Program  # noqa: E402
-from miniapps.partition.execution.wires import parted, require_wire  # noqa: E402
+from miniapps.partition.execution.wires import feeds_back, parted, require_wire  # noqa: E402
 from miniapps.partition.planning.early import gradient_sums  # noqa: E402
 from miniapps.partition.planning.plan import plan  # noqa: E402
 from tests.miniapps.partition.graphs import planned  # noqa: E402
@@ -166,3 +166,61 @@ def test_possible_wires_are_not():
         ("table:n=2", "none"),
     ):
         require_wire(wire, level)
+
+
+class Weights(torch.nn.Module):
+    """Four weights, the gradient of each of which is the sum of one input's samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.ParameterList([torch.ones(33 + k, 64) for k in range(4)])
+
+    def forward(self, x):
+        return sum((x[:, : 33 + k] * (k + 1) * weight).sum() for k, weight in enumerate(self.weights))
+
+
+CHOICES = ("float32", "fp8", "sign:feedback=on", "table:n=4,feedback=on")
+
+
+def by_hand(wire, contributions, kept):
+    """(total, kept errors) of contributions over a wire: encode each, add exactly, encode the total. `kept`: the errors
+    of contributions and of the total."""
+
+    def encoded(x, error):
+        x = x + error
+        decoded = carried(wire, x)
+        return decoded, x - decoded if feeds_back(wire) else error
+
+    *errors, of_total = kept
+    decoded, errors = zip(*map(encoded, contributions, errors), strict=True)
+    total, of_total = encoded(np.sum(decoded, 0, np.float64).astype(np.float32), of_total)
+    return total, [*errors, of_total]
+
+
+@pytest.mark.parametrize("level", ["layout", "none"])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_one_sum_may_have_wires_of_their_own_that_change(level, seed):
+    """Each value has the bits that it has alone over its wire, which keeps errors as long as it stays."""
+    torch.manual_seed(seed)
+    rng, module, x = np.random.default_rng(seed), Weights(), torch.randn(3, 40, 64)
+    found = plan(export(module, (x,)), [evenly("batch", 3, 3)], {0: ("batch", None, None)})
+    program = Program(None, found, Mesh((("data", 1),)), level, wire=CHOICES[0])
+    given = {("parameter", k): w.detach() for k, w in module.named_parameters()} | {("input", "0"): x}
+    program(program.sources(given))
+    ((sums, blocks, names),) = program.coded
+    matrices = [k for k, name in enumerate(names) if len(found.values[name].shape) == 2]
+    assert len(matrices) == 4 and len(sums.buffer) == (3 if level == "layout" else 1)
+    wires = dict.fromkeys(matrices, "")
+    kept = {}
+    for _ in range(100):
+        for k in matrices:
+            if not wires[k] or rng.random() < 0.3:
+                before, wires[k] = wires[k], str(rng.choice(CHOICES))
+                if wires[k] != before:
+                    kept[k] = [np.float32(0)] * (len(sums.buffer) + 1)
+        sums.reducer.assign([wires.get(k, CHOICES[0]) for k in range(len(names))])
+        totals = blocks.unpack(sums.reducer(sums.buffer))
+        for k in matrices:
+            (contributions,) = zip(*(blocks.views(k, row) for row in sums.buffer), strict=True)
+            wanted, kept[k] = by_hand(wires[k], contributions, kept[k])
+            assert np.array_equal(totals[k].view(np.int32), wanted.view(np.int32)), (wires[k], k)

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite, nan
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import Any
 
 from kernels.learning.adaprec import START, Task
 from kernels.learning.curves import predict
 from miniapps.errors import UsageError
-from miniapps.learning.gradients.buckets import Lost
-from miniapps.learning.optimisers import rate_at, restore, state_of
-from miniapps.training.policies.choosing import adaprec
-from miniapps.training.policies.courses import OneWire
-
-if TYPE_CHECKING:
-    from miniapps.training.policies.judged import JudgedTrainer
+from miniapps.learning.optimisers import rate_at
+from miniapps.learning.policies.choosing import adaprec
+from miniapps.learning.policies.courses import Judged
+from miniapps.learning.policies.judged import JudgedTrainer
 
 POINTS = 3  # losses of held-out images per task
 TRIAL = "trial "  # prefix of the states after trials
@@ -34,8 +29,8 @@ class State:
     """A state from which training can continue."""
 
     wires: tuple[str, ...]
-    arrays: list[list[np.ndarray]]  # weights, and what the optimiser keeps
-    lost: Lost
+    copied: Any  # of weights, and of what the optimiser keeps
+    lost: Any
     position: int
     rates: float  # the sum of learning rates so far
 
@@ -43,7 +38,7 @@ class State:
 Curve = list[tuple[float, float]]  # (sum of learning rates, loss of the held-out images)
 
 
-class Adaptive(OneWire):
+class Adaptive(Judged):
     """The course of AdaPrec, decided by the clock of rank 0."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
@@ -75,7 +70,7 @@ class Adaptive(OneWire):
             self._speculated = self.trainer.tracer.clock()
         training = self.config.training
         self.position += 1
-        self._rates += rate_at(self.position, training.steps, training.rate)
+        self._rates += rate_at(self.position, training.steps, training.rate, training.optimiser)
         return True
 
     def recovers(self) -> bool:
@@ -120,8 +115,8 @@ class Adaptive(OneWire):
     # ---- states
 
     def _state(self) -> State:
-        arrays = [[array.copy() for array in each] for each in state_of(self.trainer.optimiser)]
-        return State(self.trainer.wires, arrays, self.trainer.exchange.lost(), self.position, self._rates)
+        trainer = self.trainer
+        return State(trainer.wires, trainer.copied(), trainer.lost(), self.position, self._rates)
 
     def _load(self, name: str) -> None:
         if (state := self._states.get(name)) is None:
@@ -129,15 +124,14 @@ class Adaptive(OneWire):
                 f"--replay {self.ctx.options.replay}: it continues from a state {name!r} that it never kept; record "
                 "the run again"
             )
-        restore(self.trainer.optimiser, state.arrays)
+        self.trainer.go_back(state.copied)
         self.position, self._rates, self._spoiled = state.position, state.rates, False
 
     def _go_on_over(self, wire: str) -> None:
         """Switch to a wire; feedback begins with errors 0 unless the state was reached over the same wire."""
         state = self._states[self._begin]
-        self.trainer.assign([wire] * len(self.trainer.shapes))
-        same = state.wires == self.trainer.wires
-        self.trainer.exchange.restore_lost(state.lost if same else {})
+        self.trainer.assign([wire] * len(self.trainer.tensors))
+        self.trainer.restore_lost(state.lost if state.wires == self.trainer.wires else None)
 
     # ---- decisions, unless replayed; collective
 

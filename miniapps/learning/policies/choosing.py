@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 
-import numpy as np
-
-from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from kernels.learning.adaprec import SEGMENTS, AdaPrec
 from kernels.wires import PLAIN, cells_of
 from miniapps.errors import UsageError
 from miniapps.learning.course.checks import require_clock
-from miniapps.learning.gradients.buckets import cut
 
 # For each policy the name of a choice that depends on a clock.
 CLOCKED = {"fastest": "fastest", "adaprec": "task", "adaprec-poster": "task"}
@@ -30,11 +27,7 @@ def candidates(config) -> list[str]:
 
 def chosen_for(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     """The tensors that a wire encodes; smaller tensors are sent as float32."""
-    return [
-        tensor
-        for tensor, shape in enumerate(shapes)
-        if not cells_of(int(np.prod(shape)), (shape,)).plain.all()
-    ]
+    return [tensor for tensor, shape in enumerate(shapes) if not cells_of(prod(shape), (shape,)).plain.all()]
 
 
 def for_all(shapes: Sequence[tuple[int, ...]], wires: dict[int, str], first: str) -> list[str]:
@@ -53,23 +46,17 @@ def adaprec(config) -> AdaPrec:
     return AdaPrec(candidates(config), config.training.seconds, form=form, steps=steps)
 
 
-def validate(config, options, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raise UsageError or ChoiceError for an impossible policy, and for wires that conflict with ordering, accumulation
-    or guarantee."""
+def validate(config, options, require: Callable[[str], None]) -> None:
+    """Raise UsageError or ChoiceError for an impossible policy; `require(wire)` raises for wires that conflict with
+    ordering, accumulation or guarantee."""
     _require_options(config)
     for wire in candidates(config):
-        used = coding(wire)
-        if used is None and config.training.policy != "fixed":
+        if coding(wire) is None and config.training.policy != "fixed":
             raise UsageError(
                 f"--candidates: {wire!r} is not a codec, and the library adds it in its own order; use float32 as the "
                 "lossless candidate"
             )
-        for bucket in cut(shapes, config.training.bucket, [wire] * len(shapes)):
-            ordering, accumulation = options.policy.of(bucket.size, wire)
-            own = (bucket.size,), np.dtype("float32")
-            reduction = Reduction(ordering, *own, accumulation=accumulation, **bucket.over())
-            if used is not None:
-                reduction.require(options.policy.level)
+        require(wire)
     if config.training.tries:
         try:
             adaprec(config)
