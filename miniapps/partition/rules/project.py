@@ -65,7 +65,7 @@ def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, 
 def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> bool:
     """Adds the cut of one tensor to an assignment, without contradicting parts; returns False if there are any.
 
-    Only one label of an operation may have an axis of each slot.
+    Only one label of an operation may have an axis of each slot; of a dim that several axes cut, the others remain.
     """
     agreed = True
     for of_dim, dim in zip(labels, cut, strict=True):
@@ -73,27 +73,29 @@ def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> 
             continue
         for label, part in parts(rule, of_dim, dim):
             before = into.get(label)
-            merged = part if before is None else merge(before, part)
-            if merged == before:
+            if part == before:
                 continue
-            if merged is None or _taken(merged, label, into, axes):
+            free = _free(part, label, into, axes)
+            agreed &= free == part
+            merged = free if before is None else merge(before, free)
+            if merged is None or len(set(slots := _slots(merged, axes))) < len(slots):
                 agreed = False
-            else:
+            elif is_cut(merged):
                 into[label] = merged
     return agreed
 
 
-def _taken(dim: Dim, label: Label, into: Assignment, axes: Axes) -> bool:
-    """Whether another label has an axis of a slot in `dim`, or `dim` has two axes of one slot."""
-    slots = [axes.slots[axis] for _, axis in dim if axis is not None]
-    if len(set(slots)) < len(slots):
-        return True
-    return any(
-        axes.slots[axis] in slots
-        for other, had in into.items()
-        if other != label
-        for _, axis in had
-        if axis is not None
+def _slots(dim: Dim, axes: Axes) -> list[str]:
+    return [axes.slots[axis] for _, axis in dim if axis is not None]
+
+
+def _free(dim: Dim, label: Label, into: Assignment, axes: Axes) -> Dim:
+    """The cut of a dim without axes of slots that other labels have."""
+    taken = {slot for other, had in into.items() if other != label for slot in _slots(had, axes)}
+    if taken.isdisjoint(_slots(dim, axes)):
+        return dim
+    return canonical(
+        [(n, None if axis is not None and axes.slots[axis] in taken else axis) for n, axis in dim]
     )
 
 

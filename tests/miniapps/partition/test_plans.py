@@ -71,21 +71,23 @@ def test_tensor_parallel_gpt_reduces_as_often_as_megatron():
     assert not reshards(plan)
 
 
-def test_cut_norms_gather_and_scatter_as_often_as_megatron():
+@pytest.mark.parametrize("recipe", ["tp+norms", "dp+tp+norms"])
+def test_cut_norms_gather_and_scatter_as_often_as_megatron(recipe):
     """Twice each per layer and pass (arXiv 2205.05198, figure 6); q, k and v's gradients of their input meet first."""
-    _, plan = planned("gpt", "tp+norms")
+    _, plan = planned("gpt", recipe)
+    batch = ("batch",) * (recipe == "dp+tp+norms")
     assert reshards(plan) == {"all-gather": 8}
     between = [step for step in reductions(plan) if step.axes in (("heads",), ("ff",))]
     assert Counter(step.axes for step in between) == {("heads",): 4, ("ff",): 4}
     for step in between:
-        assert [axes_of(plan.values[name].cut) for name in step.results] == [("norms",)]
+        assert [axes_of(plan.values[name].cut) for name in step.results] == [(*batch, "norms")]
         assert Mesh((("m", 2),), (("heads", "m"), ("ff", "m"), ("norms", "m"))).scatters(
             step.axes, plan.values[step.operands[0]].cut, plan.values[step.results[0]].cut
         )
     norms = [step for step in plan.steps if isinstance(step, Compute) and "layer_norm" in step.target]
-    assert norms and all(axes_of(plan.values[s.results[0]].cut) == ("norms",) for s in norms)
+    assert norms and all(axes_of(plan.values[s.results[0]].cut) == (*batch, "norms") for s in norms)
     attention = [step for step in plan.steps if isinstance(step, Compute) and "attention" in step.target]
-    assert attention and all(axes_of(plan.values[s.results[0]].cut) == ("heads",) for s in attention)
+    assert attention and all(axes_of(plan.values[s.results[0]].cut) == (*batch, "heads") for s in attention)
 
 
 @pytest.mark.parametrize("recipe", ["tp+norms", "dp+tp+norms"])
