@@ -130,6 +130,7 @@ def test_owners_of_stored_weights_do_not_show(others):
     [
         ("mlp", "batch,stored", ["d=3:batch+stored/3", "d=2:batch,s=2:stored", "d=4:batch"]),
         ("unet", "rows,columns", ["r=2:rows,c=2:columns"]),  # windows of neighbouring blocks overlap
+        ("gpt:ring", "batch,tokens/layers=1", ["s=4:tokens", "s=2:tokens,d=2:batch", "s=3:tokens/2"]),
     ],
 )
 def test_a_step_sends_what_explain_counts(model, axes, meshes):

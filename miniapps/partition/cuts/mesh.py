@@ -83,6 +83,12 @@ class Mesh:
         )
         return group <= more
 
+    def comes_home(self, axes: Iterable[str], axis: str) -> bool:
+        """Whether a total over `axes` may go to the owners of one block of `axis` alone: the ranks that add it differ
+        only along the carrier of this axis, so that one of them owns the block."""
+        group = {by for one in axes if (by := self.carrier(one)) is not None and self.extent(by) > 1}
+        return group == {self.carrier(axis)}
+
 
 @cache
 def _group(axes: tuple[tuple[str, int], ...], carriers: frozenset[str | None], rank: int) -> tuple[int, ...]:

@@ -35,13 +35,14 @@ number of elements in owned blocks. A factor of n elements has blocks at `axis.a
   | `lookup` | rows chosen by indices |
   | `scatter` | rows added at indices, in ascending order of the samples of one block |
   | `random` | numbers keyed by node and global element |
-  | `span` | a range of a cut dim, which every rank gets from the ranks that hold it |
+  | `span` | a range of a cut dim, which all ranks that read it get from the ranks that hold it |
   | `torch` | no rule: on whole tensors |
 - `Reshard`: the same elements in another cut, several values at once. `kind` names the collective; an executor may
   also send each rank directly the elements that it lacks in the new cut.
 - `Reduce`: adds partial values over all blocks of `axes`, in one tree (`block-tree`) over the product of their block
   numbers, first axis major; all operands are sent as one vector. Either all results have axes that their operands lack,
-  and each rank needs only its part (reduce-scatter), or no result has (all-reduce). An `early` one begins here, and no
+  and each rank needs only its part (reduce-scatter), or no result has (all-reduce). With a `home` the owners of one
+  block alone need the totals: a reduce-scatter of which other ranks get no element. An `early` one begins here, and no
   rank waits for it before a step reads a result.
 - `Send`, `Receive`: the ranks of stage `source` send a value, as they hold it, to those of stage `target`. A pair of
   ranks that differ only in the stage exchange one message; without several ranks along the stages, nothing is sent.
@@ -66,11 +67,14 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from miniapps.partition.cuts.axes import Axis, Cut, axes_of
+from miniapps.partition.cuts.axes import Axis, Cut, Dim, axes_of
 from miniapps.partition.graphs.graph import Source, tensors_in
 
 SHAPE = "@shape"
-SPAN = "span"  # the kernel of a part of a dim that all ranks get
+SPAN = "span"  # the kernel of a part of a dim that all ranks get that read it
+# The operations of one block of keys and values; their last arguments: places of the queries, begin and end of the
+# block, whether attention is causal, its scale.
+ATTENTION_STEPS = ("partition.attention_step", "partition.attention_step_backward")
 STAGE = "stage"  # the axis of layers that ranks compute one after the other
 FORWARD, BACKWARD, HEAD, TAIL = "forward", "backward", "head", "tail"
 Turn = tuple[int, str]  # the micro-batch and the pass of an operation
@@ -156,11 +160,21 @@ class Reshard:
 
 
 @dataclass(frozen=True)
+class Home:
+    """The ranks that own block `block` of an axis. A value at home has all of its dim `dim` there, and none of it on
+    other ranks."""
+
+    dim: int
+    axis: str
+    block: int
+
+
+@dataclass(frozen=True)
 class Reduce:
     """Adds partial values over all blocks of `axes`, before `node`, the first that needs one of the totals. `early`: no
     rank waits for it before a step needs a total. `product`: the values from the result of a product to the only
     operand, which has the same elements in the same order; it is computed here, in `parts` of its rows, each of which
-    is added while the next is computed."""
+    is added while the next is computed. `home`: where the totals are needed, if not on all ranks."""
 
     node: str
     operands: tuple[str, ...]
@@ -171,6 +185,7 @@ class Reduce:
     early: bool = False
     product: tuple[str, ...] = ()
     parts: int = 1
+    home: Home | None = None
 
 
 @dataclass(frozen=True)
@@ -235,6 +250,17 @@ class Plan:
     reasons: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tasks: Mapping[str, Turn] = field(default_factory=dict)
+
+    @cached_property
+    def seen_by(self) -> Mapping[str, Dim]:
+        """For each value that only the later places of a dim read, the cut of this dim: a block of keys or values of
+        causal attention, which queries before it do not see."""
+        found = {}
+        for step in self.steps:
+            if isinstance(step, Compute) and step.target in ATTENTION_STEPS and step.args[-2]:
+                keys, values, rows = (step.args[at][1:] for at in (-9, -8, -5))
+                found |= dict.fromkeys((keys, values), self.values[rows].cut[0])
+        return found
 
     def axis(self, name: str) -> Axis:
         """The axis `name`. Raises StopIteration without one."""

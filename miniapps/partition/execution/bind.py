@@ -24,7 +24,6 @@ from miniapps.partition.cuts.steps import (
     Reshard,
     Send,
     Window,
-    step_operands,
 )
 from miniapps.partition.execution.bound import (
     Added,
@@ -54,13 +53,14 @@ def bind(
     merge: bool = True,
     padded: bool = False,
     apart: frozenset[str] = frozenset(),
-    rings: bool = True,
+    watched: bool = False,
 ) -> Bound:
     """The program of a rank. `merge`: whether partials of blocks may be added by the tree over blocks as soon as they
-    exist, but those of the values `apart`. `rings`: whether products may be computed in parts."""
+    exist, but those of the values `apart`. `watched`: every rank has its part of each value, even if it does not
+    read it, and no product is computed in parts."""
     place = Place(plan.axes, mesh, rank, padded)
     merged = merged_values(plan, apart) if by_block and merge else frozenset()
-    binder = Binder(plan, place, by_block, merged, rings)
+    binder = Binder(plan, place, by_block, merged, watched)
     for step in steps_of(plan, mesh, rank):
         if isinstance(step, Compute) and step.kernel == SPAN:
             binder.spread(step)
@@ -105,9 +105,9 @@ def merged_values(plan: Plan, apart: frozenset[str] = frozenset()) -> frozenset[
 class Binder:
     """Collects the bound steps."""
 
-    def __init__(self, plan: Plan, place: Place, by_block: bool, merged: frozenset[str], rings: bool):
+    def __init__(self, plan: Plan, place: Place, by_block: bool, merged: frozenset[str], watched: bool):
         self.plan, self.place, self.by_block, self.merged = plan, place, by_block, merged
-        self.rings = rings
+        self.watched = watched
         self.steps: list[BoundStep] = []
         self.halos: dict[tuple[str, Wanted], str] = {}
         sends = (step for step in plan.steps if isinstance(step, Send))
@@ -119,22 +119,29 @@ class Binder:
         self.steps.append(Moved(step.node, step.operands, step.results, wanted, step.early))
 
     def spread(self, step: Compute) -> None:
-        """Bind a range of a dim that all ranks get."""
+        """Bind a range of a dim that all ranks get which read it."""
         _, dim, begin, end = step.args
         wanted: list[Wanted] = []
         for name in step.results:
             cut = self.plan.values[name].cut
-            wanted.append((*cut[:dim], Span(begin, end), *cut[dim + 1 :]))
-        self.steps.append(Moved(step.node, step_operands(step), step.results, tuple(wanted)))
+            seen_by = None if self.watched else self.plan.seen_by.get(name)
+            wanted.append((*cut[:dim], Span(begin, end, seen_by), *cut[dim + 1 :]))
+        self.steps.append(Moved(step.node, tuple(tensors_in(step.args)), step.results, tuple(wanted)))
 
     def add(self, step: Reduce) -> None:
         """Bind a reduction of partial sums."""
         values, place = self.plan.values, self.place
         product = self.taken(step)
-        wanted = []
+        home = None if self.watched else step.home
+        if home is not None and not place.mesh.comes_home(step.axes, home.axis):
+            home = None
+        wanted: list[Wanted | None] = []
         for operand, result in zip(step.operands, step.results, strict=True):
             before, after = values[operand].cut, values[result].cut
-            wanted.append(None if before == after else after)
+            if home is not None:
+                wanted.append((*before[: home.dim], home, *before[home.dim + 1 :]))
+            else:
+                wanted.append(None if before == after else after)
         self.steps.append(
             Added(
                 step.node,
@@ -156,7 +163,7 @@ class Binder:
         """The product that a reduction computes in parts, taken from the steps with the views of it; None if it is
         computed at once, since no other rank adds to it, no row is here, or arrays are padded."""
         if (
-            not (step.product and self.rings and carriers_among(self.place.mesh, step.axes))
+            not (step.product and not self.watched and carriers_among(self.place.mesh, step.axes))
             or self.place.padded
         ):
             return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from miniapps.partition.cuts.axes import Cut
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 
@@ -75,7 +74,7 @@ class Added:
     combine: str
     dtype: str
     shapes: tuple[tuple[int, ...], ...]
-    wanted: tuple[Cut | None, ...]
+    wanted: tuple[Wanted | None, ...]
     merged: tuple[bool, ...]
     early: bool = False
     product: Operation | None = None

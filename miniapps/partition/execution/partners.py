@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from miniapps.partition.cuts.axes import axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import SPAN, STAGE, Compute, Plan, Reduce, Reshard, Step, step_operands
+from miniapps.partition.cuts.steps import (
+    SPAN,
+    STAGE,
+    Compute,
+    Home,
+    Plan,
+    Reduce,
+    Reshard,
+    Step,
+    step_operands,
+)
 from miniapps.partition.execution.bound import Added, Moved, Operation
 from miniapps.partition.execution.exchange import Recut
 from miniapps.partition.execution.place import Place, Wanted
@@ -83,6 +93,10 @@ def scattered(
     parts = [wanted for wanted in step.wanted if wanted is not None]
     if not group or len(parts) != len(cuts):
         return None
-    if not all(place.mesh.scatters(step.rows.axes, a, b) for a, b in zip(cuts, parts, strict=True)):
+    at_home = [any(isinstance(dim, Home) for dim in wanted) for wanted in parts]
+    if not all(
+        home or place.mesh.scatters(step.rows.axes, a, b)
+        for home, a, b in zip(at_home, cuts, parts, strict=True)
+    ):
         return None
     return ScatterLayout(place_of, place.rank, group, recuts(plan, step.operands, parts))

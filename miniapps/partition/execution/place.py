@@ -14,7 +14,7 @@ import numpy as np
 from kernels.allreduce.schedules.block_tree import roots
 from miniapps.partition.cuts.axes import Axis, Cut, Dim
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Window
+from miniapps.partition.cuts.steps import Home, Window
 
 Run = tuple[int, int]  # own blocks [begin, end), by position among the own blocks of an axis
 
@@ -41,13 +41,15 @@ class Halo:
 
 @dataclass(frozen=True)
 class Span:
-    """The places [begin, end) of a dim, on every rank."""
+    """The places [begin, end) of a dim: on every rank, or on those with a place from `begin` on of the dim
+    `seen_by`."""
 
     begin: int
     end: int
+    seen_by: Dim | None = None
 
 
-Wanted = tuple["Dim | Halo | Span", ...]  # wanted places of each dim of a value
+Wanted = tuple["Dim | Halo | Span | Home", ...]  # wanted places of each dim of a value
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,9 @@ class Place:
             for begin, end in self.runs(axis, halo.runs)
         ]
 
-    def indices(self, wanted: Dim | Halo | Span, n: int) -> np.ndarray:
+    def indices(self, wanted: Dim | Halo | Span | Home, n: int) -> np.ndarray:
         """The global places of a dim of n, ascending in a cut; -1 for zeros outside it and for padding."""
-        key = (wanted, n) if isinstance(wanted, Halo) else wanted
+        key = (wanted, n) if isinstance(wanted, Halo | Home) else wanted
         known = self._indices.get(key)
         if known is None:
             known = self._found(wanted, n)
@@ -210,9 +212,12 @@ class Place:
             found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
         return found
 
-    def _found(self, wanted: Dim | Halo | Span, n: int) -> np.ndarray:
+    def _found(self, wanted: Dim | Halo | Span | Home, n: int) -> np.ndarray:
         if isinstance(wanted, Span):
-            return np.arange(wanted.begin, wanted.end)
+            last = wanted.begin if wanted.seen_by is None else self.places(wanted.seen_by, {}).max(initial=-1)
+            return np.arange(wanted.begin, wanted.end if wanted.begin <= last else wanted.begin)
+        if isinstance(wanted, Home):
+            return np.arange(n if wanted.block in self.own[wanted.axis] else 0)
         if isinstance(wanted, Halo):
             places = [np.arange(low, high) for low, high in self.groups(wanted)]
             found = np.concatenate(places) if places else np.empty(0, np.int64)

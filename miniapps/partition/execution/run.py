@@ -87,7 +87,7 @@ class Program:
         torch.set_num_threads(1 if layout or anywhere else threads)
         self.bound = bind(
             plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded, apart=self.wired,
-            rings=watch is None,
+            watched=watch is not None,
         )  # fmt: skip
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))

@@ -24,6 +24,7 @@ from miniapps.partition.graphs.graph import Graph, reading
 from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.planning.annotate import Annotated, Given, fitted
 from miniapps.partition.planning.decide import Decision, decide, placed
+from miniapps.partition.planning.homes import homes
 from miniapps.partition.planning.partials import Partial, place
 from miniapps.partition.planning.pipeline import Pipelined, pipelined
 from miniapps.partition.planning.propagate import propagate, ruled
@@ -109,6 +110,7 @@ class Emitter:
         # Partial values to reduce, grouped by the vectors in which they can be sent.
         self.pending: dict[tuple, list[str]] = {}
         self.leaves: dict[str, Cut] = self._held(sources) | self._scattered()
+        self.homes = homes(decisions, reduced - set(graph.outputs()), axes)
         self.maker = {tensor.name: node.name for node in graph.nodes for tensor in node.results}
 
     def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
@@ -325,10 +327,11 @@ class Emitter:
 
     def kind_of_sum(self, name: str) -> tuple:
         """The properties that partial values in one vector share: axes, combination, dtype, whether each rank needs
-        only a part of the total, their stages, and their task."""
+        only a part of the total, their stages, their task, and their home."""
         value = self.values[name]
         parts = finer(value.cut, self.leaves.get(name)) != value.cut
-        return *self.partial[name], value.dtype, parts, self.at.get(name, ()), self.task(name)
+        about = value.dtype, parts, self.at.get(name, ()), self.task(name), self.homes.get(name)
+        return *self.partial[name], *about
 
     def task(self, name: str):
         """The task of the operation that computed a value; the same for all without an axis `stage`."""
@@ -348,7 +351,7 @@ class Emitter:
             self.at[total] = self.at.get(operand, ())
             self.totals[operand] = total
         results = tuple(self.totals[operand] for operand in operands)
-        self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
+        self.steps.append(Reduce(node, operands, results, axes, combine, dtype, home=self.homes.get(name)))
 
 
 def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:

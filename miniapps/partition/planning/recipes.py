@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import number
-from miniapps.partition.cuts.steps import STAGE, Compute, Plan
+from miniapps.partition.cuts.steps import ATTENTION_STEPS, STAGE, Compute, Plan
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.annotate import Annotation, Given
 from miniapps.partition.planning.early import OFF, overlapped
 from miniapps.partition.planning.pipeline import staged
 from miniapps.partition.planning.plan import plan
-from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, RING, STEPS
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, RING
 from miniapps.partition.rules.project import Axes
 
 STORED = "stored"
@@ -39,7 +39,7 @@ def plan_of(
         for axis in chosen(model, deck, names)
     )
     found = plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers, ring)
-    if ring and not any(isinstance(s, Compute) and s.target.endswith(STEPS[0]) for s in found.steps):
+    if ring and not any(isinstance(s, Compute) and s.target == ATTENTION_STEPS[0] for s in found.steps):
         raise ChoiceError(
             "attention 'ring': no axis cuts the keys of an attention without mask and dropout; choose a recipe that "
             "cuts tokens, such as sp, or attention gathered"

@@ -101,7 +101,8 @@ def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def span(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """partition.span(tensors, dim, begin, end): the places [begin, end) of a dim, of which the results have all."""
+    """partition.span(tensors, dim, begin, end): the places [begin, end) of a dim, of which the results have all on the
+    ranks that read them."""
     rank, dim = len(tensors[0].shape), node.args[1]
     result = ["part" if d == dim else d for d in range(rank)]
     return labelled(
@@ -121,9 +122,9 @@ def put_span(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def attention_step(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """partition.attention_step(q, k, v, out, logs, rows, begin, causal, scale): samples, heads and queries may be cut;
-    k and v are one block. attention_step_backward(gradient, q, k, v, out, logs, rows, begin, causal, scale) sums over
-    queries."""
+    """partition.attention_step(q, k, v, out, logs, rows, begin, end, causal, scale): samples, heads and queries may be
+    cut; k and v are one block. attention_step_backward(gradient, q, k, v, out, logs, rows, begin, end, causal, scale)
+    sums over queries."""
     read, made = ["bhqd", "bhkd", "bhkd"], ["bhqd", "bhq"]
     if "backward" in node.target:
         read, made = ["bhqd", *read], ["bhqd", "bhkd", "bhkd"]

@@ -28,6 +28,7 @@ from miniapps.partition.cuts.steps import (
     SPAN,
     STAGE,
     Compute,
+    Home,
     Plan,
     Receive,
     Reduce,
@@ -40,7 +41,7 @@ from miniapps.partition.cuts.steps import (
 )
 from miniapps.partition.execution.partners import axes_between
 from miniapps.partition.execution.regions import talks
-from miniapps.partition.graphs.graph import ITEMSIZE
+from miniapps.partition.graphs.graph import ITEMSIZE, tensors_in
 from miniapps.partition.planning.decide import placed
 from miniapps.partition.planning.schedule import scheduled
 
@@ -99,8 +100,12 @@ class Counter:
         before, after = (
             tuple(self.plan.values[name].cut for name in names) for names in (step.operands, step.results)
         )
+        home = step.home if step.home and self.mesh.comes_home(step.axes, step.home.axis) else None
         scatters = before != after and all(map(partial(self.mesh.scatters, step.axes), before, after))
-        elements = self.summed(step.axes, before, after if scatters else None, step.dtype, self.at(step))
+        scatters |= home is not None
+        elements = self.summed(
+            step.axes, before, after if scatters else None, step.dtype, self.at(step), home
+        )
         kind = "reduce-scatter" if scatters else "all-reduce"
         return Traffic(kind, step.axes, size, elements * ITEMSIZE[step.dtype])
 
@@ -111,14 +116,16 @@ class Counter:
         after: tuple[Cut, ...] | None,
         dtype: str,
         at: frozenset[int] | None,
+        home: Home | None,
     ) -> int:
         """The elements that a block tree over the product of the blocks of `axes` sends for partials of the cuts
-        `before`; `after`: of the ranks' parts, in a reduce-scatter."""
+        `before`; `after`: of the ranks' parts, in a reduce-scatter, of which all is at `home`."""
         carriers = {self.mesh.carrier(axis) for axis in axes}
         owners, size = self.owners(axes), self.ranks(axes)
         found = 0
+        elements = sum(map(self.elements, after or before), self.constant(0))
         held = zip(
-            self.grouped(sum(map(self.elements, after or before), self.constant(0)), carriers),
+            self.grouped(elements if home is None else elements * self.at_home(home), carriers),
             self.grouped(self.executing(at), carriers),
             strict=True,
         )
@@ -128,6 +135,12 @@ class Counter:
             short = Reduction("block-tree", (n,), np.dtype(dtype)).is_short(size)
             found += count * elements_sent(owners, size, n, short, bounds)
         return found
+
+    def at_home(self, home: Home) -> np.ndarray:
+        """1 for the ranks that own a block, 0 for others."""
+        carrier, owner = self.mesh.carrier(home.axis), int(self.mesh.owners(self.axes[home.axis])[home.block])
+        places = range(1 if carrier is None else self.mesh.extent(carrier))
+        return self.along(carrier, [int(place == owner) for place in places])
 
     def owners(self, axes: tuple[str, ...]) -> list[int]:
         """The owner of each block of the product of `axes`, first axis major, as its place in its group."""
@@ -182,15 +195,18 @@ class Counter:
         return Traffic(step.kind, axes, self.ranks(axes), total)
 
     def spread(self, step: Compute) -> Traffic:
-        """The messages of a range of a dim that all ranks get: the places that each lacks."""
+        """The messages of a range of a dim: the places that each rank lacks which reads it."""
         _, dim, begin, end = step.args
         values, total, places = self.plan.values, 0, np.arange(begin, end)
         executing = self.executing(self.at(step))
-        for name in step_operands(step):
-            value = values[name]
+        for name, result in zip(tensors_in(step.args), step.results, strict=True):
+            value, reads = values[name], executing
+            if (seen_by := self.plan.seen_by.get(result)) is not None:
+                later = np.arange(begin, size_of(seen_by))
+                reads = reads * (self.marked(len(later), self.marks(seen_by, later)) > 0)
             others = self.elements((*value.cut[:dim], *value.cut[dim + 1 :]))
             lacks = len(places) - self.marked(len(places), self.marks(value.cut[dim], places))
-            total += self.total(lacks * others * executing) * ITEMSIZE[value.dtype]
+            total += self.total(lacks * others * reads) * ITEMSIZE[value.dtype]
         axes = tuple(axis for _, axis in values[step_operands(step)[0]].cut[dim] if axis is not None)
         return Traffic("all-gather", axes, self.ranks(axes), total)
 

@@ -44,14 +44,21 @@ class EachRank:
 
     def reduction(self, step):
         before, after = ([self.plan.values[x].cut for x in names] for names in (step.operands, step.results))
-        scatters = before != after and all(
-            self.mesh.scatters(step.axes, a, b) for a, b in zip(before, after, strict=True)
+        home = step.home if step.home and self.mesh.comes_home(step.axes, step.home.axis) else None
+        scatters = home is not None or (
+            before != after
+            and all(self.mesh.scatters(step.axes, a, b) for a, b in zip(before, after, strict=True))
         )
         total = 0
         for group in {self.mesh.group(step.axes, rank) for rank in self.executing(step)}:
             n, bounds = sum(self.elements(cut, group[0]) for cut in before), None
             if scatters:
-                parts = (sum(self.elements(cut, rank) for cut in after) for rank in group)
+                parts = (
+                    sum(self.elements(cut, rank) for cut in after)
+                    if home is None or home.block in self.own[rank][home.axis]
+                    else 0
+                    for rank in group
+                )
                 bounds = tuple(accumulate(parts, initial=0))
                 n = bounds[-1]
             owner = {
@@ -91,8 +98,13 @@ class EachRank:
 
     def span(self, step):
         (_, dim, begin, end), total = step.args, 0
-        for value in (self.plan.values[name] for name in step_operands(step)):
+        for value, result in zip(
+            (self.plan.values[name] for name in step_operands(step)), step.results, strict=True
+        ):
+            seen_by = self.plan.seen_by.get(result)
             for rank in self.executing(step):
+                if seen_by is not None and max(self.places(seen_by, rank)) < begin:
+                    continue
                 own = [len(self.places(of, rank)) for of in value.cut]
                 lacks = len(set(range(begin, end)) - self.places(value.cut[dim], rank))
                 total += lacks * prod(own[:dim] + own[dim + 1 :]) * ITEMSIZE[value.dtype]

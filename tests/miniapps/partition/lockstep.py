@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from miniapps.partition.cuts.axes import Axis, axes_of
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import Plan, Reduce
 from miniapps.partition.execution.bind import bind
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.code import Writer
@@ -39,6 +39,10 @@ class Owned:
         """The place of each block's owner along the axis."""
         places = list(dict.fromkeys(rank[axis.name] for rank in self.ranks))
         return np.array([next(k for k, own in enumerate(places) if b in own) for b in range(axis.blocks)])
+
+    def comes_home(self, axes, axis: str) -> bool:
+        """Totals are given, so they may be anywhere."""
+        return len(self.ranks) > 1
 
 
 def program(plan: Plan, mesh: Owned, rank: int, values, level: str, shapes: str, moved, total, watch):
@@ -86,6 +90,8 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
     def own_total(bound, step: Added):
         return Total(None, "layout", step.rows, step.combine, step.dtype, step.shapes, step.node)
 
+    # Values that a rank may lack: blocks of keys that its queries do not see, and their gradients.
+    lacking = {*plan.seen_by, *(r for s in plan.steps if isinstance(s, Reduce) and s.home for r in s.results)}
     program(plan, alone, 0, values, level, "exact", own_part, own_total, keep)
     true.update(values)
     count = 0
@@ -99,25 +105,26 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
     class Given:
         """The totals of one rank that has all blocks."""
 
-        trees, reducer, scatter = True, True, None
+        trees, reducer = True, True
 
         def __init__(self, bound, step):
             self.bound, self.step = bound, step
+            self.scatter = lacking.issuperset(step.results) or None  # already where it belongs
 
         def packers(self, k):
             return [lambda x: None for _ in self.step.rows.subtrees]
 
         def total(self):
-            values = plan.values
+            values, step = plan.values, self.step
             return [
-                part(self.bound.place, values[operand], true[result], values[operand].cut)
-                for operand, result in zip(self.step.operands, self.step.results, strict=True)
+                part(self.bound.place, values[operand], true[result], (wanted if result in lacking else None))
+                for operand, result, wanted in zip(step.operands, step.results, step.wanted, strict=True)
             ]
 
     def check(bound):
         def see(name, x):
             nonlocal count
-            if "@halo" in name:
+            if "@halo" in name or (name in lacking and not x.numel()):
                 return
             value, place = plan.values[name], bound.place
             if value.partial:

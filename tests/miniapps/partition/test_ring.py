@@ -12,7 +12,10 @@ from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.cuts.axes import Axis, evenly
 from miniapps.partition.cuts.mesh import parse
 from miniapps.partition.cuts.steps import SPAN, Compute
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.given import constant_of
+from miniapps.partition.execution.place import Span
 from miniapps.partition.execution.run import Program
 from miniapps.partition.planning.annotate import Annotation
 from miniapps.partition.planning.plan import plan
@@ -28,21 +31,22 @@ UNIT = 2.0**-24  # of float32
 class Attending(torch.nn.Module):
     """Attention of one parameter, whose queries may be another number than its keys."""
 
-    def __init__(self, causal: bool, more: int, scale: float | None):
+    def __init__(self, causal: bool, more: int, scale: float | None, same: bool):
         super().__init__()
-        self.causal, self.more, self.scale = causal, more, scale
+        self.causal, self.more, self.scale, self.same = causal, more, scale, same
         self.w = torch.nn.Parameter(torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(2)))
 
     def forward(self, x):
         keys = x[:, :, : x.shape[2] - self.more] if self.more else x
         q, k, v = x @ self.w[0], keys @ self.w[1], keys @ self.w[2]
+        v = k if self.same else v
         found = scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=self.scale)
         return (found * found).sum()
 
 
-def planned(causal, more=0, scale=None, axis=TOKENS):
+def planned(causal, more=0, scale=None, axis=TOKENS, same=False):
     """(graph, plan, sources) of a step whose tokens an axis cuts."""
-    module = Attending(causal, more, scale)
+    module = Attending(causal, more, scale, same)
     x = torch.randn(2, 3, 8, 4, generator=torch.Generator().manual_seed(1))
     graph = export(module, (x,))
     found = plan(graph, [axis], {0: Annotation((None, None, axis.name, None))}, ring=True)
@@ -118,6 +122,27 @@ def test_a_rank_holds_a_block_of_keys_and_values_beside_its_own():
     whole = 512 * 64 * 4  # bytes of the keys of all tokens
     assert peaks["gathered"] - peaks["ring"] > whole
     assert plans["gathered"].hash != plans["ring"].hash
+
+
+def test_early_ranks_get_no_blocks_that_causal_attention_leaves_out_and_owners_alone_get_gradients():
+    _, found, _ = planned(True, axis=evenly("tokens", 8, 4))
+    mesh = parse("sequence=4", {"tokens": "sequence"}, 4)
+    for rank in range(4):
+        bound = bind(found, mesh, rank, by_block=True)
+        moved = [
+            step for step in bound.steps if isinstance(step, Moved) and isinstance(step.wanted[0][2], Span)
+        ]
+        sizes = [len(bound.place.indices(step.wanted[0][2], 8)) for step in moved]
+        assert sizes == [2 if block <= rank else 0 for block in range(4)] * 2
+        added = [step for step in bound.steps if isinstance(step, Added) and step.wanted[0] is not None]
+        assert [len(bound.place.indices(step.wanted[0][2], 2)) for step in added] == [
+            2 if block == rank else 0 for block in range(4)
+        ]
+
+
+def test_keys_that_are_the_values_too():
+    _, found, values = planned(False, same=True)
+    compare(found, [{"tokens": (0, 2)}, {"tokens": (1,)}], values)
 
 
 def test_a_ring_without_cut_keys_is_refused():

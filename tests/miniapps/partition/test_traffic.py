@@ -10,7 +10,7 @@ from kernels.allreduce.cost import cost
 from kernels.allreduce.schedules.block_tree import elements_sent
 from miniapps.partition import models
 from miniapps.partition.cuts.mesh import Mesh, parse
-from miniapps.partition.cuts.steps import SPAN, Compute
+from miniapps.partition.cuts.steps import SPAN, Compute, Reduce
 from miniapps.partition.planning.recipes import plan_of
 from miniapps.partition.showing.explain import explain
 from miniapps.partition.showing.traffic import Counter
@@ -43,15 +43,38 @@ def test_bytes_are_those_that_the_ranks_send_one_by_one(name, recipe, text, shuf
     assert sum(t.nbytes for t in found if t) > 0
 
 
-def test_keys_that_pass_in_blocks_are_counted():
-    model, deck, graph = exported("gpt", layers="1", token_blocks="4")
+@pytest.mark.parametrize("shuffle", [0, 3])
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_keys_that_pass_in_blocks_and_their_gradients_are_counted(name, shuffle):
+    model, deck, graph = exported(name, layers="1", token_blocks="4")
     carriers = model.RECIPES["dp+sp"]
     plan = plan_of(model, deck, graph, list(carriers), attention="ring")
-    mesh = parse("data=2,sequence=3", carriers, 6)
+    mesh = parse("data=2,sequence=3", carriers, 6, shuffle)
     counter, each = Counter(plan, mesh), EachRank(plan, mesh)
-    spans = [step for step in plan.steps if isinstance(step, Compute) and step.kernel == SPAN]
-    found = [counter.step(step) for step in spans]
-    assert spans and [t.nbytes for t in found] == [each.nbytes(step) for step in spans]
+    found = [counter.step(step) for step in plan.steps]
+    assert [0 if t is None else t.nbytes for t in found] == [each.nbytes(step) for step in plan.steps]
+    homes = [
+        t.kind for t, step in zip(found, plan.steps, strict=True) if isinstance(step, Reduce) and step.home
+    ]
+    assert homes == ["reduce-scatter"] * 4
+    early, late = ([t.nbytes for t in found if t and t.kind == "all-gather"][at] for at in (0, -1))
+    assert (
+        late < early if name == "gpt" else late == early
+    )  # only gpt is causal; the last block is seen by one rank
+
+
+def test_bytes_of_a_causal_ring_are_those_of_the_page():
+    """4 ranks of a block with n bytes of keys and as much of values each: blocks go to 3, 2, 1 and 0 ranks, forward and
+    backward, and gradients go from every rank to the owner."""
+    model, deck, graph = exported("gpt", layers="1", samples="1", batch="1", token_blocks="4", tokens="512")
+    carriers = model.RECIPES["sp"]
+    plan = plan_of(model, deck, graph, list(carriers), attention="ring")
+    counter = Counter(plan, parse("sequence=4", carriers, 4))
+    n = 512 // 4 * deck.width * 4
+    spans = [counter.step(step) for step in plan.steps if isinstance(step, Compute) and step.kernel == SPAN]
+    assert sum(t.nbytes for t in spans if t) == 2 * (3 + 2 + 1) * 2 * n
+    sums = [counter.step(step) for step in plan.steps if isinstance(step, Reduce) and step.home]
+    assert [t.nbytes for t in sums] == [3 * 2 * n] * 4
 
 
 def test_elements_of_a_block_tree_are_those_of_its_messages():

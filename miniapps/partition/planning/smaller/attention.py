@@ -12,6 +12,7 @@ from dataclasses import replace as changed
 from itertools import pairwise
 from math import inf
 
+from miniapps.partition.cuts.steps import ATTENTION_STEPS
 from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.planning.smaller.work import Cuts, Smaller
@@ -21,7 +22,6 @@ NAMES = (
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
 )
-STEPS = ("attention_step", "attention_step_backward")  # the operations of one block of keys and values
 
 
 def attention(work: Smaller, node: Node, cuts: Cuts) -> bool:
@@ -57,15 +57,15 @@ def in_blocks(work: Smaller, node: Node, cuts: Cuts) -> bool:
     return True
 
 
-def blocks(work: Smaller, k: str, v: str, starts: tuple[int, ...]) -> Iterator[tuple[int, str, str]]:
-    """(first place, keys, values) of each block, which all ranks get."""
+def blocks(work: Smaller, k: str, v: str, starts: tuple[int, ...]) -> Iterator[tuple[int, int, str, str]]:
+    """(begin, end, keys, values) of each block, which all ranks get whose queries see it."""
     shape = work.shape(k)
     for begin, end in pairwise((*starts, shape[2])):
         block = (*shape[:2], end - begin, shape[3])
         keys, values = work.several(
             "block", "partition.span", ((k, v), 2, begin, end), [block, block], work.dtype(k)
         )
-        yield begin, keys, values
+        yield begin, end, keys, values
 
 
 def forwards(work: Smaller, node: Node, cuts: Cuts, starts: tuple[int, ...], how: tuple) -> None:
@@ -73,27 +73,27 @@ def forwards(work: Smaller, node: Node, cuts: Cuts, starts: tuple[int, ...], how
     q, k, v = node.args[:3]
     rows = work.rows(work.shape(q)[2], cuts["q"])
     so_far: tuple = (None, None)
-    for begin, keys, values in blocks(work, k, v, starts):
-        args = q, keys, values, *so_far, rows, begin, *how
+    for begin, end, keys, values in blocks(work, k, v, starts):
+        args = q, keys, values, *so_far, rows, begin, end, *how
         shapes = [work.shape(q), work.shape(q)[:3]]
-        so_far = work.several("step", f"partition.{STEPS[0]}", args, shapes, work.dtype(q))
+        so_far = work.several("step", ATTENTION_STEPS[0], args, shapes, work.dtype(q))
     work.nodes.append(changed(work.nodes.pop(), name=node.name, results=node.results))
 
 
 def backwards(work: Smaller, node: Node, cuts: Cuts, starts: tuple[int, ...], how: tuple) -> None:
     """The gradient of the queries adds up over blocks; those of a block's keys and values are sums over queries, which
-    each rank then puts among its own."""
+    the owner of the block gets and puts among its own."""
     gradient, q, k, v, out, logs = node.args[:6]
     rows, places = work.rows(work.shape(q)[2], cuts["q"]), work.rows(work.shape(k)[2], cuts["k"])
     named = {tensor.name.rpartition(".")[2]: tensor for tensor in node.results}
     of_q: str | None = None
     made: dict[str, str | None] = {"1": None, "2": None}
     last = work.shape(k)[2]
-    for begin, keys, values in blocks(work, k, v, starts):
-        args = gradient, q, keys, values, out, logs, rows, begin, *how
+    for begin, end, keys, values in blocks(work, k, v, starts):
+        args = gradient, q, keys, values, out, logs, rows, begin, end, *how
         shapes = [work.shape(q), work.shape(keys), work.shape(values)]
-        each = work.several("step", f"partition.{STEPS[1]}", args, shapes, work.dtype(q))
-        ends = begin + work.shape(keys)[2] == last
+        each = work.several("step", ATTENTION_STEPS[1], args, shapes, work.dtype(q))
+        ends = end == last
         for number, part in zip(made, each[1:], strict=True):
             put = made[number], part, places, 2, begin
             made[number] = value = work.put("put", "partition.put_span", put, work.shape(k), work.dtype(k))
