@@ -9,7 +9,8 @@ from miniapps.embeddings.sums import ORDERS
 from miniapps.learning.course.options import ParallelSteps, Seeds, directory, evaluations, samples, target
 from miniapps.runner.config import HUGE, INT32, option, section
 
-RATED = ("ml-100k", "zipf")
+RECORDED = "recorded"
+DATA = "ml-100k", "zipf", RECORDED
 
 
 @dataclass
@@ -17,8 +18,9 @@ class Data:
     """Samples with dense features and bags of rows."""
 
     name: str = samples(
-        RATED,
-        "ml-100k (80,000 + 20,000 ratings of films, from the package recbole), or zipf, drawn at random without files",
+        DATA,
+        "ml-100k (80,000 + 20,000 ratings of films, from the package recbole); zipf, drawn at random without "
+        "files; or recorded, drawn like the lookups of the run of --lookups",
         default="zipf",
     )
     dir: str = directory()
@@ -42,7 +44,7 @@ class Model:
 
 @dataclass
 class Embeddings:
-    """Tables of embeddings, and the samples that --data zipf draws."""
+    """Tables of embeddings, and the samples that --data zipf and recorded draw."""
 
     rows: int = option(
         1_000_000, help="zipf: rows of a table", minimum=1, maximum=2**30, flag="--rows", effect="size"
@@ -58,7 +60,10 @@ class Embeddings:
     pooling: int = option(
         8, help="zipf: rows per bag", minimum=0, maximum=1024, flag="--pooling", effect="size"
     )
-    features: int = option(13, help="zipf: dense features of a sample", minimum=1, maximum=1024)
+    lookups: str = option(
+        "", help="recorded: directory of a run of dlrm, which recorded its lookups", flag="--lookups"
+    )
+    features: int = option(13, help="zipf, recorded: dense features of a sample", minimum=1, maximum=1024)
     columns: int = option(16, help="columns of the tables", minimum=1, maximum=4096, effect="size")
     blocks: int = option(
         16, help="blocks of rows per table, each with a fingerprint and an owner", minimum=1, maximum=2**16

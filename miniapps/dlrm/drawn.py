@@ -3,7 +3,8 @@
     dlrm table|row tables=4..16 rows=1000..100000 pooling=1..8 width=16..64 batch=128..1024 ranks=2 guarantee=layout
 
 Shardings, sizes (SIZES), ranks and guarantees; `|` separates choices, `..` is a range, drawn uniformly in the
-logarithm. Without shardings all, one for all tables; `mixed`: one for each table. Without a guarantee none and layout.
+logarithm. Without shardings all, one for all tables; `mixed`: one for each table. Without a guarantee none and layout;
+without data zipf.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kernels.guarantees import LEVELS, known
-from miniapps.dlrm.config import DlrmConfig
+from miniapps.dlrm.config import DATA, RECORDED, DlrmConfig
 from miniapps.dlrm.validate import complete, validate
 from miniapps.dlrm.validate import memory as need
 from miniapps.embeddings.sharding import SHARDINGS
@@ -28,6 +29,7 @@ from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program
 
 NAME, MIXED = "dlrm", "mixed"
+SOURCES = tuple(name for name in DATA if name != RECORDED)
 # (section, name) of the option that each size sets; width: columns of tables.
 SIZES = {
     "tables": ("embeddings", "tables"),
@@ -43,17 +45,18 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """One step: the sharding of the tables, sizes, ranks and guarantee."""
+    """One step: the sharding of the tables, sizes, ranks, guarantee, and data."""
 
     sharding: str
     sizes: Mapping[str, int]
     ranks: int
     level: str
+    data: str
 
     def __str__(self) -> str:
         """The text that describes this step alone."""
         pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), (RANKS, self.ranks)))
-        return " ".join([NAME, self.sharding, *pairs, f"{GUARANTEE}={self.level}"])
+        return " ".join([NAME, self.sharding, f"data={self.data}", *pairs, f"{GUARANTEE}={self.level}"])
 
     def configured(self, threads: int = 1) -> tuple[DlrmConfig, RunOptions]:
         """The complete configuration of a run that does this step. Raises UsageError or ChoiceError if its sizes do not
@@ -63,7 +66,7 @@ class Drawn:
             section, key = SIZES[name]
             where = f"--plan {NAME}: {name}"
             setattr(getattr(config, section), key, convert(_known_options()[f"{section}.{key}"], n, where))
-        config.embeddings.sharding = self.sharding
+        config.embeddings.sharding, config.data.name = self.sharding, self.data
         if self.level == "exact":
             config.model.aggregate = "exact"
         complete(config, options, self.ranks)
@@ -73,12 +76,13 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Space:
-    """Steps that can be drawn: the choices of shardings, sizes, ranks and guarantees."""
+    """Steps that can be drawn: the choices of shardings, sizes, ranks and guarantees, and the data."""
 
     shardings: tuple[str, ...]
     sizes: Mapping[str, Choices]
     ranks: Choices
     levels: tuple[str, ...]
+    data: str
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A step of the space. Raises as `draws`."""
@@ -95,7 +99,7 @@ class Space:
         if sharding == MIXED:
             count = sizes.get("tables", DlrmConfig().embeddings.tables)
             sharding = ",".join(rng.choice(list(SHARDINGS), count))
-        found = Drawn(sharding, sizes, one_of(self.ranks, rng), level)
+        found = Drawn(sharding, sizes, one_of(self.ranks, rng), level, self.data)
         found.configured()
         return found
 
@@ -106,6 +110,7 @@ def space_of(text: str) -> Space:
     sizes: dict[str, Choices] = {}
     ranks: Choices = (1,)
     levels: tuple[str, ...] = USUAL
+    data = DlrmConfig().data.name
     for word in text.split()[1:]:
         key, sign, value = word.partition("=")
         if key == GUARANTEE:
@@ -114,15 +119,17 @@ def space_of(text: str) -> Space:
                 known("guarantee in --plan", level, LEVELS)
         elif key == RANKS:
             ranks = choices_of(value, f"--plan {NAME}: {RANKS}")
+        elif key == "data":
+            data = known("data of dlrm in --plan", value, SOURCES)
         elif key in SIZES and sign:
             sizes[key] = choices_of(value, f"--plan {NAME}: {key}")
         elif sign and ":" not in key:
-            known(f"size of {NAME} in --plan", key, (*SIZES, RANKS, GUARANTEE))
+            known(f"size of {NAME} in --plan", key, (*SIZES, RANKS, GUARANTEE, "data"))
         else:
             shardings = tuple(word.split("|"))
             for name in {part.partition(":")[0] for each in shardings for part in each.split(",")}:
                 known(f"sharding of {NAME} in --plan", name, (*SHARDINGS, MIXED))
-    return Space(shardings, sizes, ranks, levels)
+    return Space(shardings, sizes, ranks, levels, data)
 
 
 @cache

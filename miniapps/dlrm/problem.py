@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.dlrm import clicks, perceptrons, ratings
+from miniapps.dlrm import clicks, perceptrons, ratings, recorded
+from miniapps.dlrm.config import RECORDED
 from miniapps.dlrm.ratings import Ratings
 from miniapps.embeddings.sharding import SHARDINGS, Placed, Table, parse, place
 from miniapps.learning.samples.batches import Batches
@@ -20,6 +21,11 @@ def tables(data: str, embeddings) -> list[Table]:
     if data == "ml-100k":
         named = zip(ratings.FIELDS, ratings.ROWS, strict=True)
         return [Table(name, rows, embeddings.columns, embeddings.blocks) for name, rows in named]
+    if data == RECORDED:
+        return [
+            Table(str(t), of.rows, embeddings.columns, embeddings.blocks, of.lookups / max(of.samples, 1.0))
+            for t, of in enumerate(recorded.read(embeddings.lookups))
+        ]
     return [
         Table(str(t), embeddings.rows, embeddings.columns, embeddings.blocks, embeddings.pooling)
         for t in range(embeddings.tables)
@@ -59,6 +65,11 @@ def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
     )
 
 
+def given(config) -> Ratings | None:
+    """The ratings; None if samples are drawn. Raises UsageError without the files."""
+    return ratings.load(config.data.dir) if config.data.name == "ml-100k" else None
+
+
 class Samples:
     """The samples of each step and of tests, which depend only on the seeds and their numbers. `given` holds the
     ratings, or is None if samples are drawn."""
@@ -66,10 +77,17 @@ class Samples:
     def __init__(self, config, given: Ratings | None):
         self._training, own = config.training, config.embeddings
         self._given, self._drawn = given, None
+        self.drawn, self.different = (
+            given is None,
+            1,
+        )  # whether samples are drawn, from how many rows of a table
         if given is None:
-            self._drawn = clicks.Clicks(
-                config.seeds.data, own.tables, own.rows, own.zipf, own.pooling, own.features
-            )
+            if config.data.name == RECORDED:
+                lookups = [clicks.as_recorded(of) for of in recorded.read(own.lookups)]
+            else:
+                lookups = clicks.by_zipf(config.seeds.data, own.tables, own.rows, own.zipf, own.pooling)
+            self._drawn = clicks.Clicks(config.seeds.data, lookups, own.features)
+            self.different = max(len(of.cumulated) for of in lookups)
             self.tested = clicks.TESTED
             return
         test = ratings.is_test(len(given.labels))

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, cast
 
 from kernels.guarantees import Level
-from miniapps.dlrm import ratings
+from miniapps.dlrm import problem
 from miniapps.dlrm.alone import AXIS, Alone, Requests
 from miniapps.dlrm.watched import Call, Watch
 from miniapps.dlrm.works import between, is_of_torch, recorded, tables_recorded
@@ -37,7 +37,7 @@ def program_of(
     """The program of a step of a complete `config` on `size` ranks. `recorded`: with the mean of the fingerprints of
     tables in a run. `calls` gets the calls of each rank for its tables. Raises ChoiceError for a sharding that does not
     fit, UsageError without the ratings."""
-    given = ratings.load(config.data.dir) if config.data.name == "ml-100k" else None
+    given = problem.given(config)
     numbers: dict[Work, int] = {}
     found: dict[tuple, list[int]] = {}
     requests: Requests | None = None

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from miniapps.dlrm import problem
 from miniapps.dlrm.alone import Alone
 from miniapps.dlrm.program import STEP, own_calls, timed_config
 from miniapps.dlrm.watched import Watch, now
@@ -31,7 +32,7 @@ class Rehearsal:
     """The step of `rank` of `size`, ready to be timed, with real tables."""
 
     def __init__(self, config: Any, options: RunOptions, rank: int, size: int):
-        self._step = Alone(timed_config(config), options, rank, size)
+        self._step = Alone(timed_config(config), options, rank, size, problem.given(config))
         self._watch = Watch(self._step)
         self._number = STEP
         self._known: dict[

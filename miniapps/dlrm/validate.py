@@ -10,7 +10,7 @@ from kernels.guarantees import ChoiceError
 from miniapps.checkpoints import options as checkpoints
 from miniapps.dlrm import problem, ratings
 from miniapps.dlrm.checkpoint import HOLDING
-from miniapps.dlrm.config import Embeddings
+from miniapps.dlrm.config import RECORDED, Embeddings
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.learning.course.options import AUTO
@@ -19,7 +19,10 @@ from miniapps.system.resources import Need
 from miniapps.untrusted.program import Program
 from miniapps.untrusted.text import tell
 
-DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options that apply only to --data zipf
+# The data to which an option applies, if not to all.
+DRAWN = dict.fromkeys(("rows", "tables", "zipf", "pooling"), ("zipf",)) | {
+    "features": ("zipf", RECORDED), "lookups": (RECORDED,),
+}  # fmt: skip
 TORCH = 2**27  # bytes of torch in a process
 
 
@@ -59,13 +62,14 @@ def _fastest(config: Any, options: Any, size: int) -> str:
 def validate(config: Any, options: Any, size: int) -> None:
     """Raise UsageError or ChoiceError with the option, its allowed values and the remedy."""
     data, embeddings, training = config.data.name, config.embeddings, config.training
-    if data != "zipf":
-        for name in DRAWN:
-            if getattr(embeddings, name) != getattr(Embeddings(), name):
-                raise UsageError(
-                    f"embeddings.{name} applies to the samples that --data zipf draws, not to --data {data}; choose "
-                    "--data zipf, or leave it out"
-                )
+    for name, users in DRAWN.items():
+        if data not in users and getattr(embeddings, name) != getattr(Embeddings(), name):
+            raise UsageError(
+                f"embeddings.{name} applies to --data {' and '.join(users)}, not to --data {data}; choose --data "
+                f"{users[0]}, or leave it out"
+            )
+    if data == RECORDED and not embeddings.lookups:
+        raise UsageError(f"--data {RECORDED}: --lookups DIR is missing; name the directory of a run of dlrm")
     HOLDING.require(config)
     checks.validate(config, options, "dlrm")
     checks.require_blocks(training, size)
@@ -104,7 +108,8 @@ def memory(config, options, size: int) -> Need:
         else 0
     )
     own = config.embeddings
-    looked = 40 * config.training.batch * max(1, own.pooling) * own.columns * len(of_all)
+    pooling = max(own.pooling, *(of.table.lookups for of in of_all))
+    looked = int(40 * config.training.batch * max(1, pooling) * own.columns * len(of_all))
     return Need(
         TORCH + held + whole + looked + 2**25,
         f"tables of {sum(of.table.nbytes for of in of_all) / 2**20:.0f} MiB, --sharding {own.sharding}",

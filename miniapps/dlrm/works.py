@@ -75,12 +75,12 @@ def _trace_weights(trainer: DlrmTrainer, found: None, tables: bool) -> Work | No
 
 
 def _drawn(trainer: DlrmTrainer, found: Any, step: int) -> Work:
-    data, own = trainer.config.data.name, trainer.config.embeddings
     whole = found[1]
     lookups = sum(len(bags.rows) for bags in whole.bags)
     words = len(whole.labels) + whole.dense.size + lookups
-    rows = own.rows if data == "zipf" else 1
-    return work(f"samples own {data}", (len(whole.labels), len(trainer.own), words, rows), WORD * words)
+    kind = "drawn" if trainer.samples.drawn else "given"
+    dims = len(whole.labels), len(trainer.own), words, trainer.samples.different
+    return work(f"samples own {kind}", dims, WORD * words)
 
 
 def _requested(trainer: DlrmTrainer, found: Any, t: int, bags: Any, learn: bool) -> Work:

@@ -63,6 +63,7 @@ def test_draws_fit_their_ranges_and_are_text_again():
     [
         ("dlrm tabels=3", "unknown size of dlrm in --plan"),
         ("dlrm rowwise", "unknown sharding of dlrm in --plan"),
+        ("dlrm data=recorded", "unknown data of dlrm in --plan"),
         ("dlrm guarantee=fast", "unknown guarantee in --plan"),
         ("dlrm rows=9..3", "the first number of a range is its least"),
         ("dlrm width=9999", "--plan dlrm: width: embeddings.columns must be from 1 to 4096"),
@@ -131,7 +132,16 @@ def test_ratings_have_programs_too(monkeypatch):
     program = program_of(config, options, 2, "ratings")
     sent = [{wait.name: wait.nbytes for wait in of.waits} for of in program.classes]
     assert len(sent) == 2 and all(of["exchange.rows"] >= 4 * 8 * 32 for of in sent)
-    assert any("samples own ml-100k" in work.key for work in program.works)
+    assert any("samples own given" in work.key for work in program.works)
+    own = drawing("dlrm")
+    step = drawn("dlrm row data=ml-100k width=4 batch=64 guarantee=none")
+    assert str(drawn(str(step))) == str(step)
+    rehearsal = own.rehearsal(step)
+    seconds = rehearsal.run()
+    rehearsal.close()
+    assert {work.key for work in works_of(own.program(step))} <= {work.key for work in seconds}
+    with pytest.raises(UsageError, match=r"embeddings\.rows applies to --data zipf, not to --data ml-100k"):
+        drawn("dlrm row data=ml-100k rows=9 guarantee=none")
 
 
 def calibrated(out, plan):

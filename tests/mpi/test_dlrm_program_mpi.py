@@ -96,6 +96,41 @@ def test_the_other_library_sends_the_same(tmp_path):
     assert compared(read_program(tmp_path / "plan.json"), tmp_path / "run", 3) >= 15
 
 
+def test_two_ranks_choose_a_sharding_for_lookups_like_those_of_a_run(tmp_path):
+    """The same choice on both ranks, whose hash is that of another sharding on one rank."""
+    sizes = "tables=3 rows=100..300 pooling=2..3 width=6 batch=40 micro=8 hidden=8 ranks=2 guarantee=layout"
+    what = [
+        "--what",
+        "programs",
+        "--what",
+        "collectives",
+        "--reduction",
+        "library",
+        "--reduction",
+        "block-tree",
+    ]
+    argv = ["-m", "miniapps.calibrate", "--budget", "0", *what, "--plan", f"dlrm row|table|mixed {sizes}", "--programs",
+            "4", "--no-progress", "--out", str(tmp_path / "cal")]  # fmt: skip
+    run = on_ranks(2, argv, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    launched(1, "--out", str(tmp_path / "asked"))
+    tables = {"--rows", "--tables", "--pooling"}
+    like = [word for k, word in enumerate(SMALL) if not tables & {word, SMALL[k - 1]}]
+    like += ["--data", "recorded", "--lookups", str(tmp_path / "asked"), "--guarantee", "layout"]
+    found = []
+    for n, how in (
+        (2, ["--sharding", "auto", "--calibration", str(tmp_path / "cal")]),
+        (1, ["--sharding", "row"]),
+    ):
+        out = tmp_path / f"run{n}"
+        run = on_ranks(n, ["-m", "miniapps.dlrm", *like, *how, "--out", str(out)], timeout=240)
+        assert run.returncode == 0, run.stdout + run.stderr
+        found.append([line for line in run.stdout.splitlines() if line.startswith("FINGERPRINT state=")])
+    config = read(tmp_path / "run2" / rank_file(1)).attributes["config"]
+    assert config["embeddings"]["sharding"] != "auto"
+    assert found[0] and found[0] == found[1]
+
+
 def test_two_ranks_calibrate_their_own_steps_and_a_plan_of_two_is_priced(tmp_path, capsys):
     from analysis.__main__ import main
 
