@@ -273,7 +273,7 @@ def test_wrong_meshes_are_refused_in_a_sentence():
         (["--wire", "packed"], r"as is or over a lossy wire"),
         (["--guarantee", "layout", "--wire", "fp8:hops=every"], r"leave hops=every out"),
         (["--wire", "fp9"], r"wire"),
-        (["--policy", "fastest"], r"--policy fastest decides by a clock"),
+        (["--guarantee", "layout", "--policy", "fastest"], r"--policy fastest decides by a clock"),
         (["--set", "model.heads=3"], r"model.heads = 3"),
         (["--set", "training.micro=8"], r"at most 1 ranks have work"),
         (["--blocks", "batch=9"], r"cannot be cut into 9 blocks"),

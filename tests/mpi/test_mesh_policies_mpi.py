@@ -72,6 +72,16 @@ def test_lgreco_takes_several_wires_of_fewer_bits_than_the_reference(alone):
     assert all(0 < score < 4.5 for *_, score in alone[1])  # table:n=4 has 4 bits and its tables
 
 
+@pytest.mark.slow
+def test_what_lgreco_measures_changes_no_bit(tmp_path):
+    """It decides twice, for the only candidate, and has the bits of this wire without a policy."""
+    wire, steps = "sign:feedback=on", ["--steps", "102", "--set", "model.layers=1"]
+    fixed = training(2, tmp_path / "fixed", *steps, "--wire", wire, *DATA)
+    options = ["--policy", "lgreco", "--wire", wire, "--candidates", wire]
+    assert training(2, tmp_path / "run", *steps, *options, *TENSOR) == fixed
+    assert {step for step, *_ in decided(tmp_path / "run", "lgreco")} == {0, 100}
+
+
 CLOCKS = {
     "fastest": ["--policy", "fastest", "--steps", "3", "--candidates", "fp8 sign:feedback=on"],
     "adaprec": [
