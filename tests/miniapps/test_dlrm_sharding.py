@@ -107,6 +107,16 @@ def test_a_search_that_stops_says_how_far_off_it_may_be(monkeypatch):
     assert found.least <= whole.best[0][0] <= found.best[0][0]
 
 
+def test_many_equal_items_are_spread_over_ranks_before_the_search_stops(monkeypatch):
+    """26 items that one rank does in 6 s, and all 4 ranks together in 2.2 s each: seven on a rank are the fastest."""
+    monkeypatch.setattr(assignments, "LIMIT", 1000)
+    alone = [np.where(np.arange(4) == rank, 6.0, 0.0)[None] for rank in range(4)]
+    found = search([np.array([np.full((1, 4), 2.2), *alone])] * 26)
+    counts = np.bincount(found.best[0][1], minlength=5)
+    assert found.best[0][0] <= 42 and found.least >= 39 and counts[1:].min() >= 5
+    assert len({seconds for seconds, _ in found.best}) == len(found.best)
+
+
 @pytest.mark.parametrize(
     "wrong", [np.zeros((0, 1, 2)), np.array([[[-1.0]]]), np.array([[[np.nan]]]), np.array([[[np.inf]]])]
 )
