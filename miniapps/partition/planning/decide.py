@@ -52,6 +52,7 @@ def decide(
     cuts, wishes = dict(sources), dict(wishes)
     readers = Counter((*outputs, *(name for node in nodes for name in {tensor.name for tensor in node.read})))
     partial: dict[str, set[str]] = {}  # the axes of values that are partial, for a single reader
+    known: dict[tuple, Decision] = {}  # layers repeat: a decision depends on the rule and the cuts
     decisions = []
     for node in nodes:
         given = {k: partial[tensor.name] for k, tensor in enumerate(node.read) if tensor.name in partial}
@@ -59,7 +60,10 @@ def decide(
         others = beside(held, axes)
         for tensor in node.made if others else ():
             wishes[tensor.name] = without(wishes[tensor.name], others)
-        decision = one(node, cuts, wishes, axes, priorities)
+        key = (id(node.rule), *(cuts[t.name] for t in node.read), *(wishes[t.name] for t in node.made))
+        if key not in known:
+            known[key] = one(node, cuts, wishes, axes, priorities)
+        decision = replace(known[key], ruled=node)
         decisions.append(decision)
         passed = held if decision.axes().isdisjoint(held | others) else set()
         for tensor, cut, fresh in zip(node.made, decision.gives, decision.fresh, strict=True):

@@ -102,6 +102,8 @@ class _Flow:
     def __init__(self, graph: Graph, nodes: Sequence[Ruled], axes: Axes, fixed: set[str]):
         self.nodes, self.axes, self.fixed = nodes, axes, fixed
         self.cuts: dict[str, Cut] = {name: whole(tensor.shape) for name, tensor in graph.tensors().items()}
+        # Layers repeat: nodes of one rule whose tensors have equal cuts wish equal ones.
+        self.known: dict[tuple, tuple[Cut, ...]] = {}
         self.beside: dict[str, list[int]] = {name: [] for name in self.cuts}
         for k, node in enumerate(nodes):
             for name in dict.fromkeys(tensor.name for tensor in node.tensors):
@@ -137,16 +139,18 @@ class _Flow:
         cuts = [self.cuts[tensor.name] for tensor in node.tensors]
         if not any(is_cut(dim) for cut in cuts for dim in cut):
             return []
-        assignment = wished(node, rule, self.cuts, self.axes)
-        if not assignment:
-            return []
+        key = (id(rule), *cuts)
+        if key not in self.known:
+            assignment = wished(node, rule, self.cuts, self.axes)
+            self.known[key] = tuple(
+                cut_of(labels, shape, assignment, rule.sizes, self.axes) if assignment else old
+                for (labels, shape), old in zip(node.shapes(), cuts, strict=True)
+            )
         changed = []
-        for (labels, shape), tensor, old in zip(node.shapes(), node.tensors, cuts, strict=True):
+        for tensor, old, wish in zip(node.tensors, cuts, self.known[key], strict=True):
             if tensor.name in self.fixed:
                 continue
-            new = self.extended(
-                self.cuts[tensor.name], cut_of(labels, shape, assignment, rule.sizes, self.axes)
-            )
+            new = self.extended(self.cuts[tensor.name], wish)
             if new != old:
                 self.cuts[tensor.name] = new
                 changed.append(tensor.name)

@@ -286,14 +286,14 @@ class Kernel:
                 found, flops = self.result(*args, **kwargs), 0
                 if self.counts:
                     found, flops = found
-                recorder.known[key] = form(found, operands), flops
+                given, made = tuple(map(array, operands)), tuple(map(array, tensors(found)))
+                recorder.known[key] = form(found, operands), flops, given, made
             else:
-                found, flops = formed(known[0], operands), known[1]
-        event = KernelCall(
-            recorder.node, self.target, self.own, tuple(map(array, operands)), constants,
-            tuple(map(array, tensors(found))), self.blocks, flops,
-        )  # fmt: skip
-        recorder.events.append(event)
+                of, flops, given, made = known
+                found = formed(of, operands)
+        recorder.events.append(
+            KernelCall(recorder.node, self.target, self.own, given, constants, made, self.blocks, flops)
+        )
         recorder.held.add(tensors(found))
         return found
 
