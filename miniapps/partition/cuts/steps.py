@@ -255,7 +255,7 @@ class Plan:
     def seen_by(self) -> Mapping[str, Dim]:
         """For each value that only the later places of a dim read, the cut of this dim: a block of keys or values of
         causal attention, which queries before it do not see."""
-        found = {}
+        found: dict[str, Dim] = {}
         for step in self.steps:
             if isinstance(step, Compute) and step.target in ATTENTION_STEPS and step.args[-2]:
                 keys, values, rows = (step.args[at][1:] for at in (-9, -8, -5))

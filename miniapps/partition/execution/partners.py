@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
-from miniapps.partition.cuts.axes import axes_of, merge
+from miniapps.partition.cuts.axes import Cut, axes_of, merge
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
     SPAN,
@@ -95,7 +96,7 @@ def scattered(
         return None
     at_home = [any(isinstance(dim, Home) for dim in wanted) for wanted in parts]
     if not all(
-        home or place.mesh.scatters(step.rows.axes, a, b)
+        home or place.mesh.scatters(step.rows.axes, a, cast(Cut, b))
         for home, a, b in zip(at_home, cuts, parts, strict=True)
     ):
         return None

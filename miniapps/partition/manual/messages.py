@@ -187,7 +187,7 @@ class Together:
         failed = next((x for (what, _), x in asked if what == ERROR), None)
         heads = sorted({head for head, _ in asked})
         sent = [(line, x.detach()) for line, (head, x) in zip(self.lines, asked, strict=True) if head[1]]
-        every = [(heads, "", [])]
+        every: list[tuple[Any, str, list]] = [(heads, "", [])]
         if self.comm is not None:
             text = "" if failed is None else f"{type(failed).__name__}: {failed}"
             every = self.comm.allgather((heads, text, [(line, x.numpy()) for line, x in sent]))

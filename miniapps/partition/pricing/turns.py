@@ -53,7 +53,8 @@ def in_turn(
     every = list(product(*(dict.fromkeys(values) for values in choices.values())))
     left = [every[k] for k in rng.permutation(len(every))]
     used: Counter = Counter()
-    found, reasons = [], {}
+    found: list[Any] = []
+    reasons = {}
     while left and len(found) < count:
         one = min(left, key=lambda values: (*(used[each] for each in enumerate(values)), used[values]))
         drawn, reason = _drawn(draw, one)
