@@ -24,6 +24,7 @@ from miniapps.calibrate.plans import drawn_from, draws_of
 from miniapps.learning.optimisers import Adam
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.planning.smaller.attention import RING
 from miniapps.partition.pricing.keys import counts_of, recorded_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.program import program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
@@ -77,7 +78,9 @@ def _cases_of(own: Any, drawn: Any, comm, threads: int) -> list[Case]:
 
 def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
     plan, mesh, inputs = prepared(drawn)
-    found = [_alone(drawn, plan, mesh, inputs, threads)]
+    # In causal attention block by block the last rank sees blocks as no other kernel of the first rank does.
+    ranks = dict.fromkeys((0, mesh.size - 1 if drawn.attention == RING else 0))
+    found = [_alone(drawn, plan, mesh, rank, inputs, threads) for rank in ranks]
     if mesh.size == comm.size:
         program = to_json(
             program_of(plan, mesh, drawn.level, str(drawn), threads=threads, wire=drawn.wire)
@@ -88,14 +91,17 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
     return found
 
 
-def _alone(drawn: Drawn, plan: Plan, mesh: Mesh, inputs: Sequence[torch.Tensor], threads: int) -> Case:
-    rehearsal = Rehearsal(plan, mesh, 0, drawn.level, inputs, threads, wire=drawn.wire)
+def _alone(
+    drawn: Drawn, plan: Plan, mesh: Mesh, rank: int, inputs: Sequence[torch.Tensor], threads: int
+) -> Case:
+    rehearsal = Rehearsal(plan, mesh, rank, drawn.level, inputs, threads, wire=drawn.wire)
     learned = {key for key, _ in plan.gradients}
     pairs = zip(plan.sources, rehearsal.parts, strict=True)
     weights = [part.numpy() for source, part in pairs if source.kind == "parameter" and source.key in learned]
     works = [work_of(event) for event in rehearsal.timed]
     record = partial(_record, rehearsal=rehearsal, works=works, optimiser=Adam(weights), weights=weights)
-    return Case(f"program {drawn}", rehearsal.run, {}, record=record)
+    name = f"program {drawn}" + f", rank {rank}" * (rank > 0)
+    return Case(name, rehearsal.run, {}, record=record)
 
 
 def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], program: str) -> None:

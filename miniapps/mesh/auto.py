@@ -35,8 +35,9 @@ def choose(config: Any, options: Any, size: int) -> None:
         recorded=True, wire=config.training.wire,
     )  # fmt: skip
     found = search(
-        model, sizes, names, size, asking, level=options.policy.level, schedule=config.mesh.schedule
-    )
+        model, sizes, names, size, asking, level=options.policy.level, schedule=config.mesh.schedule,
+        attention=config.mesh.attention, overlap=config.mesh.overlap,
+    )  # fmt: skip
     for row in found.price["tables"]["unpriced"]:
         tell(f"mesh: --mesh auto: {row['title']} is not compared: {row['reason']}", sys.stderr)
     config.mesh.recipe = found.best[0].recipe

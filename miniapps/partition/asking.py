@@ -143,8 +143,9 @@ def searched(options: argparse.Namespace) -> Searched:
     deck = recipes.deck_of(problem, pairs(options.size, "--size", "width=256") | blocks)
     asking = Asking(options.model, options.calibration, options.machine, options.clock)
     return search(
-        problem, deck, names, options.ranks, asking, dimensions, options.guarantee, options.schedule
-    )
+        problem, deck, names, options.ranks, asking, dimensions, options.guarantee, options.schedule,
+        options.attention, options.overlap,
+    )  # fmt: skip
 
 
 def _in_words(options: argparse.Namespace) -> str:

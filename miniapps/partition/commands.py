@@ -117,7 +117,7 @@ DOCUMENTS = {
                 "the compared candidates",
                 """
             candidate plan | text | `plan`: the title of its program in `price`, that of another with an equal program
-            recipe schedule guarantee | text
+            recipe schedule guarantee attention overlap | text
             mesh | object | {axis: size}
             blocks | object | {axis: number}, with `--search blocks`
             micro_batches | integer
@@ -212,7 +212,8 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         "--search",
         metavar="WHAT,...",
         default="mesh",
-        help="beside recipes and meshes: blocks, micro-batches, schedule, guarantee (from that of --guarantee on)",
+        help="beside recipes and meshes: blocks, micro-batches, schedule, guarantee (from that of --guarantee on), "
+        "wire, attention, overlap",
     )
     three.add_argument(
         "--schedule",
@@ -220,6 +221,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         default=ONE_EACH,
         help="of pipelines, if it is not searched (%(default)s)",
     )
+    add_messages(three)
     add_prices(three)
     add_json(three)
     two = commands.add_parser(
@@ -324,6 +326,12 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         default=ONE_EACH,
         help="order of stages and micro-batches on a rank, with the axis stage (%(default)s)",
     )
+    one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
+    add_messages(one)
+
+
+def add_messages(one: argparse.ArgumentParser) -> None:
+    """Add the options of attention and of messages that begin early."""
     one.add_argument(
         "--attention",
         choices=ATTENTION,
@@ -331,7 +339,6 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         help="where an axis cuts tokens: gathered, a rank gets all keys and values; ring, one block after the other, "
         "with less memory and other bits (%(default)s)",
     )
-    one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     one.add_argument(
         "--overlap",
         choices=OVERLAPS,
@@ -415,7 +422,7 @@ def searched(options: argparse.Namespace) -> int:
             "candidates": [
                 {"candidate": str(one), "plan": plan, "recipe": one.recipe, "mesh": dict(one.mesh.axes),
                  "blocks": dict(one.blocks), "micro_batches": one.micro_batches, "schedule": one.mesh.schedule,
-                 "guarantee": one.level}
+                 "guarantee": one.level, "attention": one.attention, "overlap": one.overlap}
                 for one, plan in found.plans
             ],
             "impossible": [{"candidate": name, "reason": reason} for name, reason in found.impossible],

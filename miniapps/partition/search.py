@@ -21,7 +21,9 @@ from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.graphs.flops import model_flops
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
+from miniapps.partition.planning.early import OFF
 from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.planning.smaller.attention import GATHERED
 from miniapps.partition.pricing.bounds import least_bytes, least_seconds, limits_of
 from miniapps.partition.pricing.candidates import Candidate, candidates, deck_for
 from miniapps.partition.pricing.program import program_of
@@ -79,11 +81,13 @@ class Searched:
 
 def search(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, asking: Asking,
-    dimensions: Sequence[str] = (), level: str = "none", schedule: str = "1f1b",
+    dimensions: Sequence[str] = (), level: str = "none", schedule: str = "1f1b", attention: str = GATHERED,
+    overlap: str = OFF,
 ) -> Searched:  # fmt: skip
     """Prices all candidates, as `candidates` makes them. Raises UsageError, ChoiceError, AxisError."""
     begin = time.perf_counter()
-    found, refused = candidates(model, deck, recipes, ranks, dimensions, level, schedule, asking.wire)
+    how = level, schedule, asking.wire, attention, overlap
+    found, refused = candidates(model, deck, recipes, ranks, dimensions, *how)
     makers = Programs(model, deck, asking)
     limits = limits_of(asking.machine)
     least = dict.fromkeys(found, 0.0)
@@ -137,11 +141,13 @@ class Programs:
 
     def plan(self, one: Candidate) -> Plan:
         """The plan of a candidate. Raises UsageError for a mesh that does not fit."""
-        key = one.recipe, one.blocks, one.micro_batches
+        key = one.recipe, one.blocks, one.micro_batches, one.attention, one.overlap
         if key not in self.plans:
             axes = list(self.model.RECIPES[one.recipe])
             deck = deck_for(self.model, self.deck, one)
-            self.plans[key] = plan_of(self.model, deck, self.graph(one), axes)
+            self.plans[key] = plan_of(
+                self.model, deck, self.graph(one), axes, overlap=one.overlap, attention=one.attention
+            )
         require_fits(self.plans[key], one.mesh)
         return self.plans[key]
 

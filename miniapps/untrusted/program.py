@@ -51,9 +51,10 @@ class Wait(Struct, frozen=True):
 
     A reduction has the `label` of its order, `elements` and `itemsize` of the vector, and the `contributions` of a
     rank; if it `scatters`, each rank gets only its part; over a lossy wire `nbytes`: what the vector is encoded to, on
-    its way to the owners of its parts and back, mean of both. An exchange has the `nbytes` that a rank sends, and the
-    steps along each axis of the mesh to each receiver (`offsets`). So has a `send`, which does not wait; the offset of
-    a `receive` leads to the sender."""
+    its way to the owners of its parts and back, mean of both. An exchange has the `nbytes` that a rank sends or
+    receives, whichever is more, and the steps along each axis of the mesh to each rank with which it exchanges
+    (`offsets`). A `send`, which does not wait, has its bytes and receiver; the offset of a `receive` leads to the
+    sender."""
 
     name: Name
     kind: Literal["reduction", "exchange", "send", "receive"]

@@ -77,6 +77,7 @@ class Exchange:
         self.dtype = np.dtype(TYPES.get(dtype, dtype))
         self.own = [Copied(place_of(rank), value) for value in values]
         self.messages = None
+        self.received: dict[int, int] = {}  # bytes from each rank of the group
         self._begun: list = []  # results that lack what comes, with their memory
         # For each value (begin, end, shape, index in the value's array). An element that is wanted twice is sent once;
         # the second index then maps wanted places to received elements.
@@ -107,6 +108,7 @@ class Exchange:
             if into > first[1]:
                 receives[peer] = first[1], into
         self.messages = Messages(comm, sends, receives, self.dtype)
+        self.received = {peer: (end - begin) * self.dtype.itemsize for peer, (begin, end) in receives.items()}
 
     @property
     def nbytes(self) -> int:

@@ -16,15 +16,19 @@ torch_attention = aten._scaled_dot_product_flash_attention_for_cpu
 torch_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def seen(rows, begin: int, size: int, causal: bool, dtype) -> Iterator[tuple[slice, torch.Tensor | None]]:
-    """(local queries, their mask) for the queries with the places `rows`, ascending and then -1, that see keys of the
-    block [begin, begin + size): those inside it, and those behind it."""
+def sights(rows, begin: int, size: int, causal: bool) -> tuple[int, int, int]:
+    """(first, behind, end) of the queries with the places `rows`, ascending and then -1, that see keys of the block
+    [begin, begin + size): those in [first, behind) are inside it, those in [behind, end) see all of it."""
     if not causal:
-        yield slice(0, rows.shape[0]), None
-        return
+        return 0, 0, rows.shape[0]
     known = rows[rows >= 0]
     first, behind = torch.searchsorted(known, torch.tensor([begin, begin + size])).tolist()
-    end = len(known)
+    return first, behind, len(known)
+
+
+def seen(rows, begin: int, size: int, causal: bool, dtype) -> Iterator[tuple[slice, torch.Tensor | None]]:
+    """(local queries, their mask) of `sights`: of the queries inside the block, and of those that see all of it."""
+    first, behind, end = sights(rows, begin, size, causal)
     if first < behind:
         inside = rows[first:behind, None] >= torch.arange(begin, begin + size)
         yield slice(first, behind), torch.where(inside, 0.0, -torch.inf).to(dtype)

@@ -48,7 +48,8 @@ class Problem(ABC):
     axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
     mesh may carry a group. `LATER`: axes that propagate after the others. `STACK`: the name of a list of `deck.layers`
     equal modules, "" without. `WHOLE`: axes with one block per element. `BLOCKS`: {axis: field of the Deck with its
-    number of blocks}, for fields without the name of the axis.
+    number of blocks}, for fields without the name of the axis. `KEYS`: the axis that cuts the keys of attention, ""
+    without.
     """
 
     Deck: Any
@@ -58,6 +59,7 @@ class Problem(ABC):
     STACK: str = ""
     WHOLE: tuple[str, ...] = ()
     BLOCKS: ClassVar[Mapping[str, str]] = {}
+    KEYS: str = ""
 
     @property
     def exported(self) -> Graph | None:

@@ -71,6 +71,7 @@ class GPTModel(MeshModel):
     LATER = ("norms",)
     STACK = "blocks"
     WHOLE = ("heads",)
+    KEYS = "tokens"
     OPTIONS = Options
     LEARNS = "text"
     CAUSAL = True

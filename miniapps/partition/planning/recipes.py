@@ -19,6 +19,10 @@ from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, R
 from miniapps.partition.rules.project import Axes
 
 STORED = "stored"
+NO_KEYS = (
+    "attention 'ring': no axis cuts the keys of an attention without mask and dropout; choose a recipe that cuts "
+    "tokens, such as sp, or attention gathered"
+)
 
 
 def plan_of(
@@ -40,11 +44,21 @@ def plan_of(
     )
     found = plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse, layers, ring)
     if ring and not any(isinstance(s, Compute) and s.target == ATTENTION_STEPS[0] for s in found.steps):
-        raise ChoiceError(
-            "attention 'ring': no axis cuts the keys of an attention without mask and dropout; choose a recipe that "
-            "cuts tokens, such as sp, or attention gathered"
-        )
+        raise ChoiceError(NO_KEYS)
     return overlapped(found, overlap)
+
+
+def require_attention(model: Problem, deck, names: Iterable[str], attention: str) -> None:
+    """Raise ChoiceError for a ring where no axis cuts keys. Of a module of the user's own, whose graph is known, this
+    takes a plan."""
+    if attention != RING:
+        return
+    if model.exported is not None:
+        plan_of(model, deck, model.exported, names, attention=attention)
+        return
+    keys = [axis for axis in chosen(model, deck, names) if axis.name == model.KEYS]
+    if not keys or keys[0].blocks == 1 or getattr(deck, "dropout", 0):
+        raise ChoiceError(NO_KEYS)
 
 
 def micro_batches(deck) -> int:

@@ -1,9 +1,9 @@
 """All ways to use a number of ranks for a model: recipes and meshes, and on request blocks, micro-batches, schedules of
-pipelines, guarantees, and wires of gradients."""
+pipelines, guarantees, wires of gradients, how attention reaches cut keys, and which messages begin early."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -16,11 +16,13 @@ from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse, require_blocks
 from miniapps.partition.cuts.steps import STAGE
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.models import Problem
-from miniapps.partition.planning.recipes import chosen, micro_batches
+from miniapps.partition.planning.early import OFF, OVERLAPS
+from miniapps.partition.planning.recipes import chosen, micro_batches, require_attention
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, RING
 from miniapps.partition.pricing.space import shares
 from miniapps.untrusted.program import mesh_text
 
-DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire")
+DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire", "attention", "overlap")
 # Words of other searches, with what to search instead.
 REFUSED = {
     "ordering": "the guarantee decides the order of a plan's sums; search guarantee",
@@ -43,6 +45,8 @@ class Candidate:
     micro_batches: int = 1
     level: str = "none"
     wire: str = PLAIN
+    attention: str = GATHERED
+    overlap: str = OFF
     given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -59,17 +63,19 @@ def require_searchable(names: Sequence[str]) -> None:
 
 def candidates(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str] = (),
-    level: str = "none", schedule: str = "1f1b", wire: str = PLAIN,
+    level: str = "none", schedule: str = "1f1b", wire: str = PLAIN, attention: str = GATHERED, overlap: str = OFF,
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:  # fmt: skip
     """(the candidates for `ranks` ranks, (candidate, reason) of those that the sizes do not allow). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
     `search`: of DIMENSIONS, the choices that vary beside recipe and mesh; other choices are those of `deck`, `level`,
-    `schedule` and `wire`. Raises UsageError if there is no candidate, or if there are more than MOST.
+    `schedule`, `wire`, `attention` and `overlap`. Raises UsageError if there is no candidate, or if there are more than
+    MOST.
     """
     found, refused = [], []
-    for one in _every(model, deck, recipes, ranks, search, level, schedule, wire):
+    for one in _every(model, deck, recipes, ranks, search, level, schedule, wire, attention, overlap):
         try:
             require_blocks(axes_for(model, deck, one), one.mesh)
+            require_attention(model, deck_for(model, deck, one), model.RECIPES[one.recipe], one.attention)
         except (UsageError, ChoiceError, AxisError) as error:
             if one.wire in (PLAIN, wire):  # the same for all wires
                 refused.append((str(one), str(error)))
@@ -105,7 +111,7 @@ def deck_for(model: Problem, deck: Any, one: Candidate) -> Any:
 
 def _every(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str], level: str, schedule: str,
-    wire: str,
+    wire: str, attention: str, overlap: str,
 ) -> Iterator[Candidate]:  # fmt: skip
     """All candidates, those too that the sizes do not allow."""
     usual = micro_batches(deck)
@@ -118,22 +124,25 @@ def _every(
     micros = _divisors(deck.samples) if divided else [usual]
     levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
     wires = [PLAIN, *WIRES] if "wire" in search else [wire]
+    early = OVERLAPS if "overlap" in search else (overlap,)
     for recipe in recipes:
         carriers = model.RECIPES[recipe]
         names = tuple(dict.fromkeys(carriers.values()))
         staged = STAGE in carriers and ranks > 1
         schedules = SCHEDULES if staged and "schedule" in search else (schedule,)
+        ways = ATTENTION if "attention" in search and _cuts_keys(model, deck, carriers) else (attention,)
         for sizes in shares(ranks, len(names)):
             if ranks > 1 and 1 in sizes:
                 continue
             text = mesh_text(dict(zip(names, sizes, strict=True)))
-            for micro, order, of, over in product(micros, schedules, levels, wires):
+            for micro, order, of, over, way, begins in product(micros, schedules, levels, wires, ways, early):
                 if len(wires) > 1 and not _allowed(over, of):
                     continue
                 mesh = parse(text, carriers, ranks, schedule=order)
                 said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
                 said += [of] * (len(levels) > 1) + [f"over {over}"] * (over != PLAIN and len(wires) > 1)
-                one = Candidate(recipe, mesh, (), micro, of, over)
+                said += [f"attention {way}"] * (len(ways) > 1) + [f"overlap {begins}"] * (len(early) > 1)
+                one = Candidate(recipe, mesh, (), micro, of, over, way, begins)
                 for blocks in _blocks(model, deck, one) if "blocks" in search else [()]:
                     told = [f"blocks {','.join(f'{axis}={n}' for axis, n in blocks)}"] * bool(blocks)
                     yield replace(one, blocks=blocks, given=tuple(told + said))
@@ -159,6 +168,14 @@ def _allowed(wire: str, level: str) -> bool:
     try:
         require_wire(wire, level)
     except ChoiceError:
+        return False
+    return True
+
+
+def _cuts_keys(model: Problem, deck: Any, names: Iterable[str]) -> bool:
+    try:
+        require_attention(model, deck, names, RING)
+    except (ChoiceError, AxisError):
         return False
     return True
 

@@ -22,12 +22,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.wires import PLAIN
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import ATTENTION_STEPS, Plan
 from miniapps.partition.execution.bound import Added, Incoming, Moved, Operation, Outgoing
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.relay import size_of
+from miniapps.partition.execution.ring import sights
 from miniapps.partition.execution.totals import reduction
 from miniapps.partition.execution.wires import wired
 from miniapps.partition.manual.messages import END
@@ -83,7 +84,7 @@ def dry_step(
     text = writer.text(alone.bound.leaving)
     for name, value in writer.lines.names.items():
         if isinstance(value, torch.Tensor):
-            writer.lines.names[name] = value.to(META)
+            writer.lines.names[name] = recorder.without_numbers(value)
     given = [
         empty(alone.bound.shape(name), s.tensor.dtype) if alone.bound.has(name) else None
         for s in plan.sources
@@ -105,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.events: list[Event] = []
         self.held = Held()
         self.known: dict[tuple, Any] = {}  # forms of results of kernels
+        self.numbers: dict[int, torch.Tensor] = {}  # those of constants, by the memory of their stand-ins
         self.node, self.quiet = "", 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -117,6 +119,20 @@ class Recorder(TorchDispatchMode):
                 Moves(str(func), tuple(map(array, tensors((args, kwargs)))), tuple(map(array, results)))
             )
         return result
+
+    def without_numbers(self, constant: torch.Tensor) -> torch.Tensor:
+        """The stand-in of a constant."""
+        found = constant.to(META)
+        self.numbers[found.untyped_storage()._cdata] = constant
+        return found
+
+    def sights(self, *args: Any) -> dict[str, int]:
+        """How many queries of a step of attention are `inside` the block of keys, and `behind` it."""
+        rows, begin, end, causal = args[-5:-1]
+        whole, at = self.numbers[rows.untyped_storage()._cdata], rows.storage_offset()
+        with self.silent(), torch.device("cpu"):
+            first, behind, stop = sights(whole[at : at + len(rows)], begin, end - begin, causal)
+        return {"inside": behind - first, "behind": stop - behind}
 
     def timed(self, region: str, kind: str, function: Callable, nbytes: int) -> Callable:
         """`function`, whose events get the node of its region."""
@@ -175,6 +191,7 @@ class Exchanged:
         sent = {} if real.messages is None else real.messages.sent
         self.group = tuple(group)
         self.sent = tuple((group[peer], nbytes) for peer, nbytes in sent.items())
+        self.came = tuple((group[peer], nbytes) for peer, nbytes in sorted(real.received.items()))
         self.begun: list[torch.Tensor] = []
 
     def __call__(self, *xs: torch.Tensor) -> list[torch.Tensor]:
@@ -190,7 +207,7 @@ class Exchanged:
     def finish(self) -> list[torch.Tensor]:
         """The results, without numbers."""
         results, self.begun = self.begun, []
-        self.recorder.events.append(Sent(self.node, self.group, self.sent, 0, part="finish"))
+        self.recorder.events.append(Sent(self.node, self.group, self.sent, 0, part="finish", came=self.came))
         return results
 
     def _made(self, part: Part, xs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -198,7 +215,7 @@ class Exchanged:
             results = [empty(own.shape, x.dtype) for own, x in zip(self.own, xs, strict=True)]
         self.recorder.held.add(results)
         stays = sum(array(x).nbytes for x in results)
-        self.recorder.events.append(Sent(self.node, self.group, self.sent, stays, part=part))
+        self.recorder.events.append(Sent(self.node, self.group, self.sent, stays, part=part, came=self.came))
         return results
 
 
@@ -256,7 +273,7 @@ class Talking:
 
 class Kernel:
     """A kernel that records its call and returns results without numbers. `result`: a function that returns them;
-    `counts`: and their floating-point operations."""
+    `counts`: and their floating-point operations. `about`: returns further named constants of a call."""
 
     def __init__(
         self,
@@ -267,14 +284,16 @@ class Kernel:
         blocks: Sequence[int] = (),
         apart: bool = False,
         counts: bool = False,
+        about: Callable[..., dict[str, int]] | None = None,
     ):
         self.recorder, self.target, self.own, self.result = recorder, target, own, result
-        self.blocks, self.apart, self.counts = tuple(blocks), apart, counts
+        self.blocks, self.apart, self.counts, self.about = tuple(blocks), apart, counts, about
 
     def __call__(self, *args, **kwargs):
         recorder = self.recorder
         operands = list(tensors((args, kwargs)))
-        constants = plain(args), tuple(sorted(plain(kwargs).items()))
+        more = self.about(*args) if self.about else {}
+        constants = plain(args), tuple(sorted((plain(kwargs) | more).items()))
         key = (
             self.target,
             constants,
@@ -313,7 +332,10 @@ class Recorded(Kernels):
         if kernel == MANUAL:  # the user's function, on tensors without numbers
             return Kernel(self.recorder, target, False, partial(counted, real), counts=True)
         result = _convolution(target) if target.startswith("conv.") else named(target)
-        return Kernel(self.recorder, target, self.own(target, kernel, kwargs) is not None, result)
+        about = self.recorder.sights if target in ATTENTION_STEPS else None
+        return Kernel(
+            self.recorder, target, self.own(target, kernel, kwargs) is not None, result, about=about
+        )
 
     def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
         """The kernel of a product or a sum over blocks."""

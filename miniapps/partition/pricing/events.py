@@ -61,7 +61,7 @@ class Moves:
 class Sent:
     """An exchange of the `node` among the ranks of `group`, empty if nothing is sent by any: bytes sent to each rank,
     and bytes that stay on this one. `tag`: of a message between stages, for which no rank waits; else -1. `part`: as of
-    a `miniapps.untrusted.program.Wait`."""
+    a `miniapps.untrusted.program.Wait`. `came`: bytes that come from each rank."""
 
     node: str
     group: tuple[int, ...]
@@ -69,6 +69,7 @@ class Sent:
     stays: int
     tag: int = -1
     part: Part = "whole"
+    came: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

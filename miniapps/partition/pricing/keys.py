@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from miniapps.partition.cuts.steps import ATTENTION_STEPS
 from miniapps.partition.pricing.events import Array, Event, KernelCall, Moves, Sent, Told
 from miniapps.partition.rules.manual import NAMES as MANUAL
 from miniapps.untrusted.program import Work
@@ -24,6 +25,7 @@ ATTENTION = "_scaled_dot_product"
 # Operations that move no byte; nor does a `view` of contiguous memory.
 VIEWS = ("permute", "expand", "slice", "select", "squeeze", "unsqueeze", "alias", "detach")
 REDUCED = ("sum", "amax", "amin", "logsumexp", "prod")
+FIRST_STEP = 4  # operands of the first step of attention: it has no result and logarithms of blocks before it
 STRUCTURED = (*REDUCED, "permute", "cat")  # their numbers are dims
 
 
@@ -86,6 +88,10 @@ def _kernel(call: KernelCall) -> Work:
         dims = (prod(q[:-2]), q[-2], k[-2], q[-1])
         flops = (8 if "backward" in name else 4) * prod(dims)
         parts += ["causal"] * (True in call.constants[0])
+    elif call.target in ATTENTION_STEPS:
+        (dims, flops), sees = _step_of_attention(call), dict(call.constants[1])
+        parts += [place for place in ("inside", "behind") if sees[place]]
+        parts += ["first"] * (call.target == ATTENTION_STEPS[0] and len(given) == FIRST_STEP)
     elif name.startswith(("embedding", "index_at")):
         table, at = (made[0], given[1]) if name in EMBEDDED else (given[0], given[1])
         dims = (at.elements, table.shape[-1], table.shape[0])
@@ -111,6 +117,19 @@ def _kernel(call: KernelCall) -> Work:
     moved = name not in VIEWS and (name != "view" or not given[0].contiguous)
     nbytes = sum(array.nbytes for array in (*given, *made)) if moved else 0
     return Work(" ".join(parts), tuple(max(n, 1) for n in dims), flops, nbytes)
+
+
+def _step_of_attention(call: KernelCall) -> tuple[tuple[int, ...], int]:
+    """((samples and heads, queries that see the block, keys, width), operations); the elements of queries if none sees
+    it. Masked scores count."""
+    backward = call.target == ATTENTION_STEPS[1]
+    q, sees = call.operands[backward].shape, dict(call.constants[1])
+    begin, end = call.constants[0][-4:-2]
+    queries = sees["inside"] + sees["behind"]
+    if not queries:
+        return (prod(q),), 0
+    dims = (prod(q[:-2]), queries, end - begin, q[-1])
+    return dims, (8 if backward else 4) * prod(dims)
 
 
 def _elements(given: tuple[Array, ...], made: tuple[Array, ...]) -> tuple[int, ...]:

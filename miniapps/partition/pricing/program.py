@@ -16,9 +16,9 @@ import numpy as np
 from kernels.allreduce.schedules.block_tree import roots
 from kernels.guarantees import Level, meets
 from kernels.wires import PLAIN
-from miniapps.partition.cuts.axes import Axis
+from miniapps.partition.cuts.axes import Axis, axes_of
 from miniapps.partition.cuts.mesh import Mesh
-from miniapps.partition.cuts.steps import STAGE, Compute, Plan
+from miniapps.partition.cuts.steps import SPAN, STAGE, Compute, Plan, Reduce, step_operands
 from miniapps.partition.execution.place import Place
 from miniapps.partition.execution.wires import encoded
 from miniapps.partition.graphs.graph import ITEMSIZE
@@ -78,6 +78,12 @@ def program_of(
 def classes_of(plan: Plan, mesh: Mesh, level: str) -> list[list[int]]:
     """The ranks of a mesh by what they do under a guarantee, each class ascending."""
     windows = {w.axis for step in plan.steps if isinstance(step, Compute) for w in step.windows}
+    # Axes along which every rank has work or messages of its own: stages, and tokens of attention block by block.
+    own = {STAGE, *(step.home.axis for step in plan.steps if isinstance(step, Reduce) and step.home)}
+    own |= {axis for dim in plan.seen_by.values() for axis in axes_of((dim,))}
+    for step in plan.steps:
+        if isinstance(step, Compute) and step.kernel == SPAN:
+            own.update(axes_of((plan.values[step_operands(step)[0]].cut[step.args[1]],)))
     cut: dict[str, set[int]] = defaultdict(set)  # the sizes of dims that each axis cuts
     for value in plan.values.values():
         for n, name in (factor for dim in value.cut for factor in dim):
@@ -87,15 +93,16 @@ def classes_of(plan: Plan, mesh: Mesh, level: str) -> list[list[int]]:
     for axis in plan.axes:
         carrier = mesh.carrier(axis.name)
         if carrier is not None:
-            own = _kinds(
+            mine = _kinds(
                 axis,
                 sorted(cut[axis.name]),
                 mesh.owners(axis).tolist(),
                 mesh.extent(carrier),
                 axis.name in windows,
                 meets(level, "layout"),
+                axis.name in own,
             )
-            kinds[carrier] = [(*kind, more) for kind, more in zip(kinds[carrier], own, strict=True)]
+            kinds[carrier] = [(*kind, more) for kind, more in zip(kinds[carrier], mine, strict=True)]
     found: dict[tuple, list[int]] = defaultdict(list)
     for rank in range(mesh.size):
         found[tuple(kinds[name][at] for name, at in mesh.coordinates(rank).items())].append(rank)
@@ -103,11 +110,11 @@ def classes_of(plan: Plan, mesh: Mesh, level: str) -> list[list[int]]:
 
 
 def _kinds(
-    axis: Axis, cut: Sequence[int], owners: list[int], places: int, windows: bool, trees: bool
+    axis: Axis, cut: Sequence[int], owners: list[int], places: int, windows: bool, trees: bool, apart: bool
 ) -> list[tuple]:
     """For each of `places` along an axis of the mesh what is equal for ranks that do the same: the sizes of its blocks
     of dims of the sizes `cut`; with `trees` the subtrees of the tree over blocks; with `windows` whether it has the
-    first or the last block."""
+    first or the last block; nothing is equal if all ranks are `apart`."""
     blocks: list[list[int]] = [[] for _ in range(places)]
     subtrees: list[list[int]] = [[] for _ in range(places)]
     for block, owner in enumerate(owners):
@@ -116,7 +123,7 @@ def _kinds(
         subtrees[owners[first]].append(stop - first)
     sizes = [np.diff(axis.at(n)) for n in cut]
     edges: list[tuple] = [(at == owners[0], at == owners[-1]) if windows else () for at in range(places)]
-    if axis.name == STAGE:  # every stage has its own work
+    if apart:
         edges = [(at,) for at in range(places)]
     return [
         (tuple(tuple(each[own].tolist()) for each in sizes), tuple(whole), edge)
@@ -184,6 +191,9 @@ def _wait(mesh: Mesh, rank: int, event: Sent | Summed | Arrived | Told, number: 
             nbytes=nbytes,
             offsets=offsets,
         )
+    # The larger of both directions, with all ranks that send or receive.
+    nbytes = max(nbytes, sum(n for _, n in event.came))
+    offsets = tuple(_steps(mesh, rank, peer) for peer in dict(event.to + event.came))
     if event.tag >= 0:
         return Wait(f"message {event.tag} of stages", "send", (STAGE,), nbytes=nbytes, offsets=offsets)
     return Wait(

@@ -5,7 +5,8 @@
 A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range of whole numbers, and
 `feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
 without an axis of the mesh one rank along it, without a guarantee none and layout. `wire=fp8` names lossy wires of
-gradients. A module of the user's own has what the options of `explain` say of it:
+gradients, `attention=ring` how attention reaches cut keys, `overlap=sums` which messages begin early. A module of the
+user's own has what the options of `explain` say of it:
 
     mine.py:Model dp|tp inputs="int64[8,16] int64[8,16]" loss=cross_entropy ranks=2
 """
@@ -32,11 +33,20 @@ from miniapps.partition.graphs.repeat import split
 from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.own.problem import own_problem
-from miniapps.partition.planning.recipes import chosen, deck_of, micro_batches, parsed, plan_of
+from miniapps.partition.planning.early import OFF, OVERLAPS
+from miniapps.partition.planning.recipes import (
+    chosen,
+    deck_of,
+    micro_batches,
+    parsed,
+    plan_of,
+    require_attention,
+)
+from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED
 from miniapps.partition.pricing.turns import Draws, in_turn
 from miniapps.untrusted.program import mesh_text
 
-GUARANTEE, RANKS, WIRE = "guarantee", "ranks", "wire"
+GUARANTEE, RANKS, WIRE, HOW, EARLY = "guarantee", "ranks", "wire", "attention", "overlap"
 INPUTS, LOSS, LAYERS, PARTS = OF_OWN = ("inputs", "loss", "layers", "micro_batches")
 USUAL = ("none", "layout")  # guarantees
 Choices = tuple[Any, ...] | range
@@ -44,8 +54,8 @@ Choices = tuple[Any, ...] | range
 
 @dataclass(frozen=True)
 class Drawn:
-    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee, with gradients over a wire. `own`: the
-    pairs of OF_OWN, of a module of the user's own."""
+    """One plan: a recipe of a model with sizes, on a mesh, under a guarantee, with gradients over a wire, with an
+    attention and an overlap (`planning.recipes`). `own`: the pairs of OF_OWN, of a module of the user's own."""
 
     model: str
     recipe: str
@@ -54,6 +64,8 @@ class Drawn:
     level: str
     wire: str = PLAIN
     own: tuple[tuple[str, str], ...] = ()
+    attention: str = GATHERED
+    overlap: str = OFF
 
     @property
     def problem(self) -> models.Problem:
@@ -72,16 +84,17 @@ class Drawn:
 
     def __str__(self) -> str:
         pairs = (f"{name}={n}" for name, n in (*self.sizes.items(), *self.mesh.items()))
-        wire = [f"{WIRE}={self.wire}"] * (self.wire != PLAIN)
+        others = ((WIRE, self.wire, PLAIN), (HOW, self.attention, GATHERED), (EARLY, self.overlap, OFF))
+        given = (f"{key}={value}" for key, value, usual in others if value != usual)
         own = (f"{key}={value}" for key, value in self.own)
-        return shlex.join([self.model, self.recipe, *own, *pairs, f"{GUARANTEE}={self.level}", *wire])
+        return shlex.join([self.model, self.recipe, *own, *pairs, f"{GUARANTEE}={self.level}", *given])
 
 
 @dataclass(frozen=True)
 class Space:
-    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh, guarantees and wires. `following`:
-    sizes that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of `mesh`. `own`: as of
-    `Drawn`."""
+    """Plans of one model: its `recipes`, and the choices of sizes, axes of the mesh, guarantees, wires, attentions and
+    overlaps. `following`: sizes that are multiples of others, (factor, the other). `ranks`: of the mesh, 0 for those of
+    `mesh`. `own`: as of `Drawn`."""
 
     model: str
     recipes: tuple[str, ...]
@@ -92,18 +105,25 @@ class Space:
     ranks: int = 0
     wires: tuple[str, ...] = (PLAIN,)
     own: tuple[tuple[str, str], ...] = ()
+    attentions: tuple[str, ...] = (GATHERED,)
+    overlaps: tuple[str, ...] = (OFF,)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """A plan of the space. Raises as `draws`."""
         return self.draws(rng, 1).found[0]
 
     def draws(self, rng: np.random.Generator, count: int) -> Draws:
-        """Plans whose sizes fit each other; recipes, guarantees and wires take turns, and ranges are drawn uniformly in
-        the logarithm. Raises UsageError if none is found."""
-        choices = {"recipe": self.recipes, GUARANTEE: self.levels, WIRE: self.wires}
+        """Plans whose sizes fit each other; recipes, guarantees, wires, attentions and overlaps take turns, and ranges
+        are drawn uniformly in the logarithm. Raises UsageError if none is found."""
+        choices = {
+            "recipe": self.recipes, GUARANTEE: self.levels, WIRE: self.wires, HOW: self.attentions,
+            EARLY: self.overlaps,
+        }  # fmt: skip
         return in_turn(self.model, choices, count, rng, partial(self.drawn, rng))
 
-    def drawn(self, rng: np.random.Generator, recipe: str, level: str, wire: str) -> Drawn:
+    def drawn(
+        self, rng: np.random.Generator, recipe: str, level: str, wire: str, attention: str, overlap: str
+    ) -> Drawn:
         """A plan with random sizes. Raises UsageError, ChoiceError or AxisError if they do not fit each other."""
         require_wire(wire, level)
         carriers = problem_of(self.model, self.own).RECIPES[recipe]
@@ -115,8 +135,9 @@ class Space:
             mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
         else:
             mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
-        found = Drawn(self.model, recipe, sizes, mesh, level, wire, self.own)
+        found = Drawn(self.model, recipe, sizes, mesh, level, wire, self.own, attention, overlap)
         require_blocks(chosen(found.problem, found.deck, carriers), _mesh(found, carriers))
+        require_attention(found.problem, found.deck, carriers, attention)
         return found
 
 
@@ -137,6 +158,7 @@ def space_of(text: str) -> Space:
     mesh: dict[str, Choices] = {}
     levels: tuple[str, ...] = USUAL
     wires: tuple[str, ...] = (PLAIN,)
+    named = {HOW: (GATHERED,), EARLY: (OFF,)}
     following: dict[str, tuple[int, str]] = {}
     ranks = 0
     for word in words:
@@ -153,6 +175,10 @@ def space_of(text: str) -> Space:
             wires = tuple(value.split("|"))
             for wire in wires:
                 require_wire(wire, "layout")
+        elif key in named:
+            named[key] = tuple(value.split("|"))
+            for one in named[key]:
+                known(f"{key} in --plan", one, ATTENTION if key == HOW else OVERLAPS)
         elif key == RANKS:
             ranks = number(value, f"--plan {name}: {RANKS}")
         elif key in axes:
@@ -172,7 +198,19 @@ def space_of(text: str) -> Space:
     usual = (
         recipe for recipe, carriers in model.RECIPES.items() if STAGE not in carriers
     )  # rank 0 of a pipeline has the kernels of its stage alone
-    return Space(name, recipes or tuple(usual), sizes, mesh, levels, following, ranks, wires, own)
+    return Space(
+        name,
+        recipes or tuple(usual),
+        sizes,
+        mesh,
+        levels,
+        following,
+        ranks,
+        wires,
+        own,
+        named[HOW],
+        named[EARLY],
+    )
 
 
 def words_of(text: str) -> list[str]:
@@ -215,7 +253,9 @@ def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
     model, deck = drawn.problem, drawn.deck
     carriers = model.RECIPES[drawn.recipe]
     mesh, inputs, parts = _mesh(drawn, carriers), model.inputs(deck), micro_batches(deck)
-    plan = plan_of(model, deck, graph_of(model, deck), list(carriers))
+    plan = plan_of(
+        model, deck, graph_of(model, deck), list(carriers), overlap=drawn.overlap, attention=drawn.attention
+    )
     require_fits(plan, mesh)
     return plan, mesh, split(inputs, parts)
 

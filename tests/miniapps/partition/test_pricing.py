@@ -53,6 +53,7 @@ bandwidth = 1e10
 OWN = Path(__file__).parents[2] / "mpi" / "programs" / "own_modules.py"
 PERCEPTRON = f"{OWN}:Perceptron 'inputs=float32[6,6] int64[6]' loss=cross_entropy"
 FEW = "layers=1 tokens=8 samples=4 batch=4 width=16 feedforward=32"
+RING = "sequence=2 token_blocks=4 attention=ring"
 
 
 def drawn(text, count=20):
@@ -76,6 +77,17 @@ def test_draws_fit_their_ranges_and_each_other():
         assert one.ranks == 2 and one.recipe != "pp"
         assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
     assert list(shares(4, 2)) == [(1, 4), (2, 2), (4, 1)]
+
+
+def test_attention_and_overlap_take_turns_and_are_kept_in_the_text():
+    space = space_of(f"gpt sp {FEW} sequence=2 attention=gathered|ring overlap=off|sums guarantee=none")
+    found = space.draws(np.random.default_rng(1), 4).found
+    assert {(one.attention, one.overlap) for one in found} == {
+        ("gathered", "off"), ("gathered", "sums"), ("ring", "off"), ("ring", "sums"),
+    }  # fmt: skip
+    for one in found:
+        assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
+        assert (f" attention={one.attention}" in str(one)) == (one.attention == "ring")
 
 
 def test_sizes_that_are_no_whole_numbers_can_be_chosen():
@@ -132,6 +144,12 @@ def test_values_without_a_draw_are_named_with_the_reason():
         ("", "unknown model of --plan"),
         ("gpt nope", "unknown recipe 'nope'"),
         ("gpt depth=3", "unknown size of gpt in --plan"),
+        ("gpt attention=loop", "unknown attention in --plan"),
+        ("gpt overlap=all", "unknown overlap in --plan"),
+        ("gpt dp attention=ring data=2", "no axis cuts the keys"),
+        ("gpt sp attention=ring dropout=0.1 sequence=2", "no axis cuts the keys"),
+        ("mlp dp attention=ring", "no axis cuts the keys"),
+        (f"{PERCEPTRON} dp attention=ring", "no axis cuts the keys"),
         ("gpt width=9..3", "the first number of a range is its least"),
         ("gpt width=a", "give a whole number"),
         ("gpt guarantee=fast", "unknown guarantee in --plan"),
@@ -160,7 +178,8 @@ def test_spaces_that_are_none_are_refused(text, message):
 @pytest.mark.parametrize(
     "text",
     [f"gpt dp+tp {FEW} data=2 model=2", "unet spatial rows=2 columns=2", "moe expert data=4",
-     f"gpt zero {FEW} data=4", "mlp tp model=2", f"gpt pp {FEW} stage=1"],
+     f"gpt zero {FEW} data=4", "mlp tp model=2", f"gpt pp {FEW} stage=1", f"gpt dp+sp {FEW} {RING}",
+     f"bert sp {FEW} {RING} overlap=sums"],
 )  # fmt: skip
 @pytest.mark.parametrize("level", ["none", "layout"])
 def test_a_rehearsed_step_has_a_time_for_every_call_of_the_dry_one(text, level):

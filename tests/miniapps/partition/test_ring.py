@@ -21,6 +21,7 @@ from miniapps.partition.planning.annotate import Annotation
 from miniapps.partition.planning.plan import plan
 from miniapps.partition.planning.recipes import deck_of, plan_of
 from miniapps.partition.pricing.dry import dry_step
+from miniapps.partition.pricing.program import program_of
 from tests.miniapps.partition.lockstep import compare
 from tests.miniapps.partition.oracle import check
 
@@ -138,6 +139,31 @@ def test_early_ranks_get_no_blocks_that_causal_attention_leaves_out_and_owners_a
         assert [len(bound.place.indices(step.wanted[0][2], 2)) for step in added] == [
             2 if block == rank else 0 for block in range(4)
         ]
+
+
+def test_a_price_counts_the_queries_that_see_a_block_and_the_messages_of_each_rank():
+    _, found, _ = planned(True, axis=evenly("tokens", 8, 4))
+    mesh = parse("sequence=4", {"tokens": "sequence"}, 4)
+    program = program_of(found, mesh, "none", "a ring")
+    assert [each.ranks for each in program.classes] == [(0,), (1,), (2,), (3,)]
+    for of in program.classes:
+        (rank,) = of.ranks
+        calls = {program.works[number]: often for s in of.segments for number, often in s.calls}
+        steps = {work: n for work, n in calls.items() if "attention_step torch" in work.key}
+        # (samples and heads, queries, keys, width): of the own block, and of those before it
+        assert {(w.key.split(" by ")[0].split()[-1], w.dims) for w in steps if w.flops} == (
+            {("behind", (6, 2, 2, 4)), ("first", (6, 2, 2, 4)), ("inside", (6, 2, 2, 4))}
+            if rank > 1
+            else {("first", (6, 2, 2, 4)), ("inside", (6, 2, 2, 4))}
+            if rank
+            else {("first", (6, 2, 2, 4))}
+        )
+        blocks = [wait for wait in of.waits if wait.kind == "exchange"]
+        n = 2 * 3 * 2 * 4 * 4  # bytes of the keys of a block
+        expected = [2 * n * (3 - k if k == rank else k < rank) for k in range(4)] * 2
+        assert [wait.nbytes for wait in blocks] == expected
+        partners = [(3 - k if k == rank else int(k < rank)) for k in range(4)] * 2
+        assert [len(wait.offsets) for wait in blocks] == partners
 
 
 def test_keys_that_are_the_values_too():

@@ -161,6 +161,35 @@ def test_wires_are_compared_where_the_guarantee_allows_them(machine, monkeypatch
     assert [one.wire for one in exact] == ["as is"]
 
 
+def test_attentions_and_overlaps_are_compared_where_a_recipe_cuts_keys(machine, monkeypatch):
+    model, deck = sized("gpt")
+    monkeypatch.setattr(searching, "priced", priced)
+    found = searching.search(
+        model,
+        deck,
+        ["dp", "sp"],
+        2,
+        searching.Asking("gpt", (), machine()),
+        ("attention", "overlap"),
+        "layout",
+    )
+    ways = {(one.recipe, one.attention) for one, _ in found.plans}
+    assert ways == {("dp", "gathered"), ("sp", "gathered"), ("sp", "ring")}
+    assert {one.overlap for one, _ in found.plans} == {"off", "gradients", "sums", "rings"}
+    assert len({str(one) for one, _ in found.plans}) == len(found.plans) == 3 * 4
+    assert not found.impossible and not found.price["tables"]["unpriced"]
+
+
+def test_a_ring_that_no_recipe_has_is_refused():
+    model, deck = sized("gpt")
+    found, refused = candidates(model, deck, ["dp", "sp"], 2, attention="ring")
+    assert [one.recipe for one in found] == ["sp"] and "no axis cuts the keys" in dict(refused)[
+        "dp over data=2"
+    ]
+    with pytest.raises(UsageError, match="no axis cuts the keys"):
+        candidates(model, deck, ["dp"], 2, attention="ring")
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_a_graph_has_no_blocks(name):
     """So the search exports once for all numbers of blocks."""
