@@ -53,14 +53,15 @@ def of_ranks(scratch: Path, ranks: int, options) -> list[dict]:
     )  # fmt: skip
     rng = np.random.default_rng([SEED, ranks])
     drawn_of: dict[tuple[int, str], dict[str, str]] = {}  # of each choice, {plan: sharding}
-    files = []
+    files: list[Path] = []
     for number in range(options.sizes):
         for level in LEVELS:
             space = space_of(f"dlrm mixed {sizes} ranks={ranks} guarantee={level}")
             mixed = [space.draw(rng)]
             of_same = space_of(str(replace(mixed[0], sharding="mixed")))
             mixed += [of_same.draw(rng) for _ in range(MIXED - 1)]
-            found = compare(*mixed[0].configured(), ranks, [str(scratch / "cal")])
+            config, how = mixed[0].configured()
+            found = compare(config, how, ranks, [str(scratch / "cal")])
             steps = [replace(mixed[0], sharding=text) for text in found.shardings.values()]
             for step in (*steps, *mixed):
                 own = drawn_of.setdefault((number, level), {})
