@@ -7,7 +7,7 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.learning.course.options import AUTO
-from miniapps.mesh.problem import deck
+from miniapps.mesh.problem import deck, ordering_of
 from miniapps.partition import models
 from miniapps.partition.search import Asking, search
 from miniapps.untrusted.text import tell
@@ -32,7 +32,7 @@ def choose(config: Any, options: Any, size: int) -> None:
     names = list(model.RECIPES) if config.mesh.recipe == AUTO else [config.mesh.recipe]
     asking = Asking(
         config.model.name, config.mesh.calibration, threads=options.threads, anywhere=options.processor == "any",
-        recorded=True, wire=config.training.wire,
+        recorded=True, wire=config.training.wire, ordering=ordering_of(options),
     )  # fmt: skip
     found = search(
         model, sizes, names, size, asking, level=options.policy.level, schedule=config.mesh.schedule,

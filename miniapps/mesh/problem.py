@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.allreduce import Reduction
 from kernels.guarantees import known
 from miniapps.errors import UsageError
 from miniapps.learning.samples import images
@@ -136,6 +137,14 @@ class Inputs:
 
 def _drawn(seed: int, when: tuple[int, int], purpose: int) -> np.random.Generator:
     return generator(seed, purpose, *when)
+
+
+def ordering_of(options: Any) -> str:
+    """The label of the ordering that --allreduce and --accumulate name; "" for the guarantee's own."""
+    if options.allreduce is None and options.accumulate is None:
+        return ""
+    ordering, accumulation = options.policy.vectors
+    return Reduction(ordering, (1,), accumulation=accumulation).label
 
 
 def mesh_of(config, options, size: int) -> Mesh:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from miniapps.mesh.problem import mesh_of, planned
+from miniapps.mesh.problem import mesh_of, ordering_of, planned
 from miniapps.partition.pricing.program import program_of
 from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program
@@ -24,4 +24,5 @@ def program(config: Any, options: RunOptions, size: int) -> Program:
         options.processor == "any",
         recorded=True,
         wire=config.training.wire,
+        ordering=ordering_of(options),
     )

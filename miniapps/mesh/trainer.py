@@ -21,7 +21,7 @@ from miniapps.learning.samples import images
 from miniapps.learning.samples.images import Labelled
 from miniapps.learning.weights import combined, fingerprints
 from miniapps.mesh.initial import drawn
-from miniapps.mesh.problem import Inputs, deck, load, mesh_of, names
+from miniapps.mesh.problem import Inputs, deck, load, mesh_of, names, ordering_of
 from miniapps.partition import models
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.axes import axes_of
@@ -72,6 +72,7 @@ class MeshTrainer(Trainer):
             anywhere=ctx.options.processor == "any",
             seed=config.seeds.dropout,
             wire=candidates(config)[0],
+            ordering=ordering_of(ctx.options),
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.optimiser = self.learner.optimiser

@@ -16,11 +16,12 @@ from miniapps.learning.discovery import require_heard
 from miniapps.learning.policies import choosing
 from miniapps.learning.samples.images import USUAL, held_out
 from miniapps.mesh.checkpoint import HOLDING
-from miniapps.mesh.problem import counts, deck, load, mesh_of, names, planned
+from miniapps.mesh.problem import counts, deck, load, mesh_of, names, ordering_of, planned
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Compute
+from miniapps.partition.execution.orderings import require_ordering
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.planning.recipes import chosen
 from miniapps.runner.faults import Fault, Struck, Targets
@@ -108,6 +109,7 @@ def validate(config: Any, options: Any, size: int) -> None:
         )
     try:
         mesh = mesh_of(config, options, size)
+        require_ordering(ordering_of(options), options.policy.level, mesh)
         require_blocks(models.model(config.model.name).axes(deck(config)), mesh)
         if config.mesh.map and len(dict(mesh.carriers)) > len({carrier for _, carrier in mesh.carriers}):
             require_fits(planned(config)[0], mesh)

@@ -17,6 +17,7 @@ from miniapps.partition import models
 from miniapps.partition.asking import Planned, many_layers, planned
 from miniapps.partition.cuts.axes import AxisError
 from miniapps.partition.cuts.mesh import ONE_EACH, SCHEDULES, Mesh
+from miniapps.partition.execution.orderings import usual
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.own.losses import LOSSES
 from miniapps.partition.planning.early import OFF, OVERLAPS
@@ -110,6 +111,7 @@ DOCUMENTS = {
             model | text
             price | object | what `fpna price --json` says of all different programs, without their files
             seconds | number, s | that the search took
+            unmeasured | list of text | with `--search ordering` orderings that no calibration has
         """),
         (
             rows(
@@ -117,7 +119,7 @@ DOCUMENTS = {
                 "the compared candidates",
                 """
             candidate plan | text | `plan`: the title of its program in `price`, that of another with an equal program
-            recipe schedule guarantee attention overlap | text
+            recipe schedule guarantee attention overlap ordering | text
             mesh | object | {axis: size}
             blocks | object | {axis: number}, with `--search blocks`
             micro_batches | integer
@@ -213,7 +215,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         metavar="WHAT,...",
         default="mesh",
         help="beside recipes and meshes: blocks, micro-batches, schedule, guarantee (from that of --guarantee on), "
-        "wire, attention, overlap",
+        "wire, attention, overlap, ordering",
     )
     three.add_argument(
         "--schedule",
@@ -422,13 +424,19 @@ def searched(options: argparse.Namespace) -> int:
             "candidates": [
                 {"candidate": str(one), "plan": plan, "recipe": one.recipe, "mesh": dict(one.mesh.axes),
                  "blocks": dict(one.blocks), "micro_batches": one.micro_batches, "schedule": one.mesh.schedule,
-                 "guarantee": one.level, "attention": one.attention, "overlap": one.overlap}
+                 "guarantee": one.level, "attention": one.attention, "overlap": one.overlap,
+                 "ordering": one.ordering or usual(one.level)}
                 for one, plan in found.plans
             ],
             "impossible": [{"candidate": name, "reason": reason} for name, reason in found.impossible],
             "slower": [{"candidate": name, "least_s": seconds} for name, seconds in found.slower],
         }  # fmt: skip
-        about = {"model": options.model, "price": found.price, "seconds": found.seconds}
+        about = {
+            "model": options.model,
+            "price": found.price,
+            "seconds": found.seconds,
+            "unmeasured": found.unmeasured,
+        }
         tell(document(1, "partition search", **about, **told), keep="\n")
     else:
         same = [f"With the program of the fastest: {one}" for one in found.best[1:]]

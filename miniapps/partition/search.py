@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from kernels.allreduce.reduction import OVER
 from kernels.wires import PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.mesh import require_fits
 from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.orderings import usual
 from miniapps.partition.graphs.flops import model_flops
 from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.models import Problem
@@ -25,9 +27,11 @@ from miniapps.partition.planning.early import OFF
 from miniapps.partition.planning.recipes import plan_of
 from miniapps.partition.planning.smaller.attention import GATHERED
 from miniapps.partition.pricing.bounds import least_bytes, least_seconds, limits_of
-from miniapps.partition.pricing.candidates import Candidate, candidates, deck_for
+from miniapps.partition.pricing.candidates import Candidate, candidates, deck_for, named
 from miniapps.partition.pricing.program import program_of
 from miniapps.partition.showing.price import priced
+from miniapps.trace import TraceError, read_run
+from miniapps.trace.head import promised
 from miniapps.untrusted.program import Program, to_json
 
 FIRST = 8  # candidates of the first round, those with the least operations
@@ -36,7 +40,7 @@ FIRST = 8  # candidates of the first round, those with the least operations
 @dataclass(frozen=True)
 class Asking:
     """What `program_of` needs of a run beside plan and mesh: `name` of the model, `threads`, `anywhere`, `recorded` and
-    `wire`; and the values of the options `calibration`, `machine` and `clock` of prices."""
+    `wire` and `ordering`; and the values of the options `calibration`, `machine` and `clock` of prices."""
 
     name: str
     calibrations: Sequence[str]
@@ -46,19 +50,21 @@ class Asking:
     anywhere: bool = False
     recorded: bool = False
     wire: str = PLAIN
+    ordering: str = ""
 
 
 @dataclass(frozen=True)
 class Searched:
     """The result of a search. `price`: the document of `fpna price` on all plans that were priced; `plans`: each
     candidate with the title of its plan there; `impossible`: (candidate, reason); `slower`: (candidate, seconds that
-    its operations take at least); `seconds` of the search."""
+    its operations take at least); `seconds` of the search; `unmeasured`: orderings that no calibration has."""
 
     price: dict[str, Any]
     plans: list[tuple[Candidate, str]]
     impossible: list[tuple[str, str]]
     slower: list[tuple[str, float]]
     seconds: float
+    unmeasured: Sequence[str] = ()
 
     @property
     def best(self) -> list[Candidate]:
@@ -76,7 +82,15 @@ class Searched:
             if self.slower
             else ""
         )
-        return f"{every} candidates, {count} different programs priced, in {self.seconds:.1f} s.{left}"
+        lacking = (
+            f" No calibration has the orderings {', '.join(self.unmeasured)}; measure those to compare with fpna "
+            f"calibrate --reduction '{self.unmeasured[0]}'."
+            if self.unmeasured
+            else ""
+        )
+        return (
+            f"{every} candidates, {count} different programs priced, in {self.seconds:.1f} s.{left}{lacking}"
+        )
 
 
 def search(
@@ -86,7 +100,12 @@ def search(
 ) -> Searched:  # fmt: skip
     """Prices all candidates, as `candidates` makes them. Raises UsageError, ChoiceError, AxisError."""
     begin = time.perf_counter()
-    how = level, schedule, asking.wire, attention, overlap
+    orderings, unmeasured = [asking.ordering], list[str]()
+    if "ordering" in dimensions:
+        measured = measured_in(asking)
+        orderings = ["", *measured]
+        unmeasured = [label for label in named(level) if label not in (*measured, usual(level))]
+    how = level, schedule, asking.wire, attention, overlap, orderings
     found, refused = candidates(model, deck, recipes, ranks, dimensions, *how)
     makers = Programs(model, deck, asking)
     limits = limits_of(asking.machine)
@@ -117,7 +136,26 @@ def search(
     kept = set(order)
     programs, plans = makers.different([one for one in found if one in kept])
     price = priced(programs, asking.calibrations, asking.machine, asking.clock)
-    return Searched(price, plans, refused, slower, time.perf_counter() - begin)
+    return Searched(price, plans, refused, slower, time.perf_counter() - begin, unmeasured)
+
+
+def measured_in(asking: Asking) -> list[str]:
+    """The labels of all orderings in the calibrations, without those over wires. Raises UsageError without
+    calibrations, and for a machine file with a device, whose links have one price for all orderings."""
+    if limits_of(asking.machine) is not None or not asking.calibrations:
+        raise UsageError(
+            "--search ordering: a machine file has one price for all orderings; give --calibration DIR and leave the "
+            "device out"
+        )
+    labels: dict[str, None] = {}
+    for path in asking.calibrations:
+        try:
+            (trace,) = read_run(path, tables=[], ranks=[0])
+        except TraceError as error:
+            raise UsageError(f"--calibration {path}: {error}") from error
+        about = trace.attributes
+        labels |= dict.fromkeys(promised(about.get("reductions", {}).values(), about["size"]))
+    return [label for label in labels if OVER not in label]
 
 
 class Programs:
@@ -157,7 +195,7 @@ class Programs:
             a = self.asking
             self.made[one] = program_of(
                 self.plan(one), one.mesh, one.level, f"{a.name}, {one}", model_flops(self.graph(one)), a.threads,
-                a.anywhere, a.recorded, one.wire,
+                a.anywhere, a.recorded, one.wire, one.ordering,
             )  # fmt: skip
         return self.made[one]
 

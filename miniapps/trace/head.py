@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kernels.guarantees import Level
+from kernels.guarantees import LEVELS, Level
 from miniapps.trace.schema import Decider, Effect, Kind
 from miniapps.untrusted import records
 
@@ -233,3 +233,13 @@ def label_of(reduction: Mapping[str, Any]) -> str:
     accumulation, wire = reduction.get("accumulation", "working"), reduction.get("wire", "as is")
     held = f" in {accumulation}" if accumulation != "working" else ""
     return reduction["ordering"] + held + (f" over {wire}" if wire != "as is" else "")
+
+
+def promised(reductions: Iterable[Mapping[str, Any]], size: int) -> dict[str, str]:
+    """{label: the level that all reductions of this label over `size` ranks guarantee}, sorted by label."""
+    levels: dict[str, str] = {}
+    for each in reductions:
+        if each.get("ranks", size) == size:
+            label, level = label_of(each), str(each.get("guarantee", "none"))
+            levels[label] = min(levels.get(label, level), level, key=LEVELS.index)
+    return dict(sorted(levels.items()))

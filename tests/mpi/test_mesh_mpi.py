@@ -9,7 +9,9 @@ from analysis.divergence.compare import compare
 from analysis.load.frames import load
 from analysis.runs import ids
 from miniapps.trace import read_run
-from tests.launch import run_python
+from miniapps.trace.head import label_of
+from miniapps.untrusted.program import read_program
+from tests.launch import either_library, run_python
 from tests.mpi.sectioned import PROGRAMS
 from tests.ranks import on_ranks
 
@@ -51,6 +53,32 @@ MESHES = [
 def test_one_hash_on_every_mesh(tmp_path, whole, n, recipe, mesh, more):
     out = tmp_path / "run"
     assert training(n, *GPT, "--recipe", recipe, "--mesh", mesh, *more, out=out) == whole[0]
+
+
+@either_library
+def test_any_ordering_adds_exactly_and_is_the_one_of_the_plan(tmp_path, library):
+    """Under `exact` bits follow neither ordering nor mesh; the trace has the reductions that were priced."""
+    exact = ["--guarantee", "exact"]
+    hashes = {
+        training(n, *MLP, *exact, *how, out=tmp_path / f"{n}", library=library)
+        for n, how in (
+            (1, ()),
+            (2, ("--allreduce", "ring", "--accumulate", "exact")),
+            (4, ("--allreduce", "rabenseifner", "--accumulate", "exact", "--recipe", "dp+tp", "--mesh",
+                 "data=2,model=2")),
+        )
+    }  # fmt: skip
+    assert len(hashes) == 1
+    saved = tmp_path / "plan.json"
+    ring = [*MLP, "--guarantee", "run", "--allreduce", "ring"]
+    training(2, *ring, out=tmp_path / "ring", library=library)
+    told = on_ranks(2, ["-m", "miniapps.mesh", *ring, "--save-plan", str(saved)], library, timeout=240)
+    assert told.returncode == 0, told.stdout + told.stderr
+    (trace, *_) = read_run(tmp_path / "ring")
+    ran = {label_of(each) for each in trace.attributes["reductions"].values()}
+    assert (
+        ran == {wait.label for wait in read_program(saved).classes[0].waits if wait.elements > 1} == {"ring"}
+    )
 
 
 def test_auto_is_the_mesh_that_is_priced_the_fastest_on_all_ranks(tmp_path):

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from analysis.predict.costs.collectives import LIBRARY, measured
 from analysis.predict.reading.calibration import Calibration
-from kernels.guarantees import LEVELS, meets
-from miniapps.trace.head import label_of
+from kernels.guarantees import meets
+from miniapps.trace.head import promised
 
 HERE = "messages"  # column with the messages of a schedule on the calibration's own ranks; `messages:8` on 8 ranks
 
 
 def offered(calibration: Calibration) -> dict[str, str]:
     """{label: the level that all its all-reduces over the calibration's ranks guarantee}, sorted by label."""
-    levels: dict[str, str] = {}
-    for facts in calibration.reductions.values():
-        if facts.get("ranks", calibration.size) == calibration.size:
-            label, level = label_of(facts), str(facts.get("guarantee", "none"))
-            levels[label] = min(levels.get(label, level), level, key=LEVELS.index)
-    return dict(sorted(levels.items()))
+    return promised(calibration.reductions.values(), calibration.size)
 
 
 def unpriced(calibration: Calibration, label: str, size: int) -> str:

@@ -34,6 +34,7 @@ from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels
 from miniapps.partition.execution.exchange import Exchange
 from miniapps.partition.execution.given import constant_of, part_of
+from miniapps.partition.execution.orderings import require_ordering
 from miniapps.partition.execution.partners import (
     axes_along,
     axes_between,
@@ -59,7 +60,8 @@ class Program:
     `watch(name, tensor or tensors of blocks)` gets every value; `timed(region, kind, function, nbytes)` may wrap
     functions that compute or communicate; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
     `anywhere`: kernels with the bits of any processor. `seed`: of the random numbers of the step.
-    `wire`: over which sums of gradients travel, "as is" or a lossy one.
+    `wire`: over which sums of gradients travel, "as is" or a lossy one. `ordering`: of other reductions, instead of the
+    guarantee's own (`orderings.reduction`).
     """
 
     def __init__(
@@ -76,8 +78,11 @@ class Program:
         anywhere: bool = False,
         seed: int = 0,
         wire: str = PLAIN,
+        ordering: str = "",
     ):
         known("guarantee", level, LEVELS)
+        require_ordering(ordering, level, mesh)
+        self.ordering = ordering
         padded = known("shapes", shapes, SHAPES) == "padded"
         self.wire, self.wired = wire, gradient_sums(plan) if is_lossy(wire) else frozenset()
         plan = parted(plan, self.wired)
@@ -241,7 +246,7 @@ class Program:
             self.coded.append((total, blocks, step.operands))
         else:
             scatter = scattered(self.plan, step, self.place, self._place_of, group)
-            total = Total(comm, self.level, *about, self._reducers, scatter)
+            total = Total(comm, self.level, *about, self._reducers, scatter, by=self.ordering)
             if key is not None:
                 self._shared[key] = total
         self.totals.append(total)

@@ -2,8 +2,8 @@
 
 | guarantee | contribution of a rank | addition |
 |---|---|---|
-| none | one array over its blocks | by the library |
-| run | one array over its blocks | in a fixed order of ranks (`direct`) |
+| none | one array over its blocks | by the library, or an ordering that the run names |
+| run | one array over its blocks | in a fixed order of ranks (`direct`, or another) |
 | layout | sums over the largest subtrees of its blocks | `block-tree`: one tree over all blocks, for any owners |
 | exact | the array of every block | exactly, rounded once |
 """
@@ -17,37 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.allreduce import Reduction, operations, plan
+from kernels.allreduce import Reduction, plan
 from kernels.allreduce.schedules.block_tree import children
 from kernels.wires import PLAIN
 from miniapps.partition.execution.block_vector import BlockVector
+from miniapps.partition.execution.orderings import FLOATS, is_exact, reduction
 from miniapps.partition.execution.place import Rows
 from miniapps.partition.execution.scatter_layout import ScatterLayout
 from miniapps.partition.execution.switched import Switched
 from miniapps.partition.execution.wires import wired
-
-FLOATS = ("float32", "float64")
-OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
-
-
-def reduction(
-    level: str,
-    combine: str,
-    dtype: str,
-    n: int,
-    bounds: Sequence[int] | None = None,
-) -> Reduction:
-    """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter with the same
-    sums. Without a guarantee a reduce-scatter uses `direct`, because `library` has none."""
-    of, operation = np.dtype(dtype), OPERATIONS[combine]
-    collective = "allreduce" if bounds is None else "reduce-scatter"
-    if level == "none" and bounds is None:
-        return Reduction("library", (n,), of, operation=operation)
-    if level in ("none", "run"):
-        return Reduction("direct", (n,), of, operation=operation, collective=collective, bounds=bounds)
-    if level == "exact" and combine == "sum" and dtype in FLOATS:
-        return Reduction("direct", (n,), of, accumulation="exact", collective=collective, bounds=bounds)
-    return Reduction("block-tree", (n,), of, operation=operation, collective=collective, bounds=bounds)
 
 
 class Total:
@@ -56,7 +34,7 @@ class Total:
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks, summed)`
     plans the reducer, which the caller then frees. With `scatter` each rank gets only its part. `blocks` travel over
-    the lossy `wire`. Construction is collective.
+    the lossy `wire`. `by`: as of `orderings.reduction`. Construction is collective.
     """
 
     def __init__(
@@ -72,6 +50,7 @@ class Total:
         scatter: ScatterLayout | None = None,
         wire: str = PLAIN,
         blocks: BlockVector | None = None,
+        by: str = "",
     ):
         self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
         self.scatter, self.blocks = scatter, blocks
@@ -79,11 +58,11 @@ class Total:
         self.begins = [0, *self.ends[:-1]]
         n, bounds = (self.ends[-1], None) if scatter is None else (scatter.bounds[-1], scatter.bounds)
         if blocks is None:
-            described = reduction(level, combine, dtype, n, bounds)
+            described = reduction(level, combine, dtype, n, bounds, by)
         else:
             n = blocks.count
             described = wired(level, n, wire)
-        self.exact = described.accumulation == "exact"
+        self.exact = is_exact(described, level)
         self.trees = described.ordering == "block-tree"
         self.reducer: Any = None
         if comm is None and (self.exact or blocks is not None):

@@ -1,5 +1,6 @@
 """All ways to use a number of ranks for a model: recipes and meshes, and on request blocks, micro-batches, schedules of
-pipelines, guarantees, wires of gradients, how attention reaches cut keys, and which messages begin early."""
+pipelines, guarantees, wires of gradients, how attention reaches cut keys, which messages begin early, and orderings of
+other sums."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from kernels.allreduce import Reduction, catalog
+from kernels.allreduce.reduction import IN
 from kernels.guarantees import LEVELS, ChoiceError, meets
 from kernels.wires import LOSSY, PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, AxisError
 from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse, require_blocks
 from miniapps.partition.cuts.steps import STAGE
+from miniapps.partition.execution.orderings import require_ordering, usual
 from miniapps.partition.execution.wires import require_wire
 from miniapps.partition.models import Problem
 from miniapps.partition.planning.early import OFF, OVERLAPS
@@ -22,10 +26,11 @@ from miniapps.partition.planning.smaller.attention import ATTENTION, GATHERED, R
 from miniapps.partition.pricing.space import shares
 from miniapps.untrusted.program import mesh_text
 
-DIMENSIONS = ("mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire", "attention", "overlap")
+DIMENSIONS = (
+    "mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire", "attention", "overlap", "ordering",
+)  # fmt: skip
 # Words of other searches, with what to search instead.
 REFUSED = {
-    "ordering": "the guarantee decides the order of a plan's sums; search guarantee",
     "ranks": "a search compares meshes of --ranks; start one for each number of ranks",
     "recipe": "every search compares recipes; name them with --recipe",
 }
@@ -36,8 +41,8 @@ TIMES = (1, 2, 4)  # blocks of an axis for each rank along it
 
 @dataclass(frozen=True)
 class Candidate:
-    """A recipe with a mesh. `blocks`: numbers of blocks by axis, if they are searched; `given`: in words, what is
-    searched beside recipe and mesh."""
+    """A recipe with a mesh. `blocks`: numbers of blocks by axis, if they are searched; `ordering`: a label, "" for the
+    guarantee's own; `given`: in words, what is searched beside recipe and mesh."""
 
     recipe: str
     mesh: Mesh
@@ -47,6 +52,7 @@ class Candidate:
     wire: str = PLAIN
     attention: str = GATHERED
     overlap: str = OFF
+    ordering: str = ""
     given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -64,20 +70,23 @@ def require_searchable(names: Sequence[str]) -> None:
 def candidates(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str] = (),
     level: str = "none", schedule: str = "1f1b", wire: str = PLAIN, attention: str = GATHERED, overlap: str = OFF,
+    orderings: Sequence[str] = ("",),
 ) -> tuple[list[Candidate], list[tuple[str, str]]]:  # fmt: skip
     """(the candidates for `ranks` ranks, (candidate, reason) of those that the sizes do not allow). Each axis of a mesh
     has 2 ranks or more, since a mesh without an axis is one of another recipe; only a mesh of one rank has axes of 1.
     `search`: of DIMENSIONS, the choices that vary beside recipe and mesh; other choices are those of `deck`, `level`,
-    `schedule`, `wire`, `attention` and `overlap`. Raises UsageError if there is no candidate, or if there are more than
-    MOST.
+    `schedule`, `wire`, `attention` and `overlap`; `orderings`: those to compare. Raises UsageError if there is no
+    candidate, or if there are more than MOST.
     """
     found, refused = [], []
-    for one in _every(model, deck, recipes, ranks, search, level, schedule, wire, attention, overlap):
+    for one in _every(
+        model, deck, recipes, ranks, search, level, schedule, wire, attention, overlap, orderings
+    ):
         try:
             require_blocks(axes_for(model, deck, one), one.mesh)
             require_attention(model, deck_for(model, deck, one), model.RECIPES[one.recipe], one.attention)
         except (UsageError, ChoiceError, AxisError) as error:
-            if one.wire in (PLAIN, wire):  # the same for all wires
+            if one.wire in (PLAIN, wire) and one.ordering == orderings[0]:  # the same for all
                 refused.append((str(one), str(error)))
             continue
         found.append(one)
@@ -111,17 +120,17 @@ def deck_for(model: Problem, deck: Any, one: Candidate) -> Any:
 
 def _every(
     model: Problem, deck: Any, recipes: Sequence[str], ranks: int, search: Sequence[str], level: str, schedule: str,
-    wire: str, attention: str, overlap: str,
+    wire: str, attention: str, overlap: str, orderings: Sequence[str],
 ) -> Iterator[Candidate]:  # fmt: skip
     """All candidates, those too that the sizes do not allow."""
-    usual = micro_batches(deck)
+    parts = micro_batches(deck)
     divided = "micro-batches" in search and hasattr(deck, "micro_batches")
     if divided and model.exported is not None:
         raise UsageError(
             "--search micro-batches: each number of them is another export of a module of yours; search once for each "
             "--micro-batches"
         )
-    micros = _divisors(deck.samples) if divided else [usual]
+    micros = _divisors(deck.samples) if divided else [parts]
     levels = [each for each in LEVELS if meets(each, level)] if "guarantee" in search else [level]
     wires = [PLAIN, *WIRES] if "wire" in search else [wire]
     early = OVERLAPS if "overlap" in search else (overlap,)
@@ -135,14 +144,17 @@ def _every(
             if ranks > 1 and 1 in sizes:
                 continue
             text = mesh_text(dict(zip(names, sizes, strict=True)))
-            for micro, order, of, over, way, begins in product(micros, schedules, levels, wires, ways, early):
-                if len(wires) > 1 and not _allowed(over, of):
-                    continue
+            for micro, order, of, over, way, begins, by in product(
+                micros, schedules, levels, wires, ways, early, orderings
+            ):
                 mesh = parse(text, carriers, ranks, schedule=order)
+                if not _allowed(over, by, of, mesh, len(wires) > 1, len(orderings) > 1):
+                    continue
                 said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
                 said += [of] * (len(levels) > 1) + [f"over {over}"] * (over != PLAIN and len(wires) > 1)
                 said += [f"attention {way}"] * (len(ways) > 1) + [f"overlap {begins}"] * (len(early) > 1)
-                one = Candidate(recipe, mesh, (), micro, of, over, way, begins)
+                said += [f"by {by or usual(of)}"] * (len(orderings) > 1)
+                one = Candidate(recipe, mesh, (), micro, of, over, way, begins, by)
                 for blocks in _blocks(model, deck, one) if "blocks" in search else [()]:
                     told = [f"blocks {','.join(f'{axis}={n}' for axis, n in blocks)}"] * bool(blocks)
                     yield replace(one, blocks=blocks, given=tuple(told + said))
@@ -164,9 +176,16 @@ def _blocks(model: Problem, deck: Any, one: Candidate) -> Iterator[tuple[tuple[s
         yield tuple((axis.name, n) for axis, n in zip(free, counts, strict=True))
 
 
-def _allowed(wire: str, level: str) -> bool:
+def _allowed(wire: str, ordering: str, level: str, mesh: Mesh, wires: bool, orderings: bool) -> bool:
+    """Whether the guarantee allows a wire, if `wires` are searched, and an ordering that is not its own, if `orderings`
+    are."""
+    if orderings and ordering == usual(level):  # "" is the same
+        return False
     try:
-        require_wire(wire, level)
+        if wires:
+            require_wire(wire, level)
+        if orderings:
+            require_ordering(ordering, level, mesh)
     except ChoiceError:
         return False
     return True
@@ -178,6 +197,21 @@ def _cuts_keys(model: Problem, deck: Any, names: Iterable[str]) -> bool:
     except (ChoiceError, AxisError):
         return False
     return True
+
+
+def named(level: str) -> list[str]:
+    """The labels of all orderings that may add under a guarantee, with their usual parameters."""
+    held = f"{IN}exact" if level == "exact" else ""
+    found = []
+    for each in catalog.orderings():
+        label = f"{each.name}{held}"
+        try:
+            require_ordering(label, level)
+            if each.scheduled and not Reduction.named(label, (1,)).needs_links:
+                found.append(label)
+        except ChoiceError:
+            continue
+    return found
 
 
 def _divisors(n: int) -> list[int]:

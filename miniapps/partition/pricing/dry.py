@@ -27,9 +27,9 @@ from miniapps.partition.execution.bound import Added, Incoming, Moved, Operation
 from miniapps.partition.execution.code import Writer
 from miniapps.partition.execution.compute import Kernels, named
 from miniapps.partition.execution.exchange import Exchange
+from miniapps.partition.execution.orderings import is_exact, reduction, require_ordering
 from miniapps.partition.execution.relay import size_of
 from miniapps.partition.execution.ring import sights
-from miniapps.partition.execution.totals import reduction
 from miniapps.partition.execution.wires import wired
 from miniapps.partition.manual.messages import END
 from miniapps.partition.pricing.alone import Alone
@@ -47,9 +47,10 @@ def dry_run(
     threads: int = 1,
     anywhere: bool = False,
     wire: str = PLAIN,
+    ordering: str = "",
 ) -> list[Event]:
     """All events of a step of `rank`, in order. Options as for `execution.run.Program`, whose errors it raises."""
-    return dry_step(plan, mesh, rank, level, threads, anywhere, wire)[0]
+    return dry_step(plan, mesh, rank, level, threads, anywhere, wire, ordering)[0]
 
 
 def dry_step(
@@ -60,8 +61,10 @@ def dry_step(
     threads: int = 1,
     anywhere: bool = False,
     wire: str = PLAIN,
+    ordering: str = "",
 ) -> tuple[list[Event], int]:
     """(`dry_run`, the most bytes that values of the step take at once, without its sources)."""
+    require_ordering(ordering, level, mesh)
     alone = Alone(plan, mesh, rank, level, wire)
     recorder = Recorder()
     kernels = Recorded(level, threads, anywhere, recorder)
@@ -70,7 +73,7 @@ def dry_step(
         return Exchanged(recorder, step.node, *alone.exchange(step))
 
     def total(step: Added) -> Sum:
-        return Sum(recorder, step, level, *alone.scatter(step), alone.blocks(step), wire)
+        return Sum(recorder, step, level, *alone.scatter(step), alone.blocks(step), wire, ordering)
 
     def relay(step: Outgoing) -> Passed:
         return Passed(recorder, step, rank, alone.peer(step))
@@ -360,18 +363,19 @@ class Sum:
     """The stand-in of `execution.totals.Total`."""
 
     def __init__(
-        self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter, blocks, wire: str
-    ):
+        self, recorder: Recorder, step: Added, level: str, group: Sequence[int], scatter, blocks, wire: str,
+        ordering: str,
+    ):  # fmt: skip
         self.recorder, self.step, self.scatter = recorder, step, scatter
         n = sum(prod(shape) for shape in step.shapes)
         bounds = None if scatter is None else scatter.bounds
         if blocks is None:
             described = reduction(
-                level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds
+                level, step.combine, step.dtype, n if bounds is None else bounds[-1], bounds, ordering
             )
         else:
             described = wired(level, blocks.count, wire)
-        exact = described.accumulation == "exact"
+        exact = is_exact(described, level)
         self.trees = described.ordering == "block-tree"
         self.reducer = True if group or exact or blocks is not None else None
         self.count = len(step.rows.numbers) if exact else len(step.rows.subtrees) if self.trees else 1

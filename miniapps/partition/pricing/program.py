@@ -42,6 +42,7 @@ def program_of(
     anywhere: bool = False,
     recorded: bool = False,
     wire: str = PLAIN,
+    ordering: str = "",
 ) -> Program:
     """The program of a step, with the update of the optimiser. `recorded`: and with what a traced run adds. Options as
     for `dry_run`, whose errors it raises."""
@@ -54,7 +55,7 @@ def program_of(
         return numbers.setdefault(work, len(numbers)), 1
 
     for ranks in classes_of(plan, mesh, level):
-        events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere, wire)
+        events, peak = dry_step(plan, mesh, ranks[0], level, threads, anywhere, wire, ordering)
         segments, waits = parts_of(mesh, ranks[0], events, numbers)
         weights = weights_of(plan, mesh, ranks[0])
         if recorded:

@@ -308,7 +308,7 @@ def test_the_commands_save_price_and_search(tmp_path, capsys):
         (["search", "gpt", "--ranks", "0", "--calibration", "x"], "--ranks 0: give 1 to"),
         (
             ["search", "gpt", "--ranks", "2", "--machine", "x", "--search", "ordering"],
-            "the guarantee decides the order of a plan",
+            "a machine file has one price for all orderings",
         ),
         (
             ["search", "gpt", "--ranks", "11", "--machine", "x"],

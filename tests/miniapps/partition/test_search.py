@@ -201,7 +201,6 @@ def test_a_graph_has_no_blocks(name):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("ordering", "the guarantee decides the order"),
         ("ranks", "one for each number of ranks"),
         ("speed", "there are mesh, blocks"),
     ],
