@@ -42,7 +42,7 @@ TIMES = (1, 2, 4)  # blocks of an axis for each rank along it
 @dataclass(frozen=True)
 class Candidate:
     """A recipe with a mesh. `blocks`: numbers of blocks by axis, if they are searched; `ordering`: a label, "" for the
-    guarantee's own; `given`: in words, what is searched beside recipe and mesh."""
+    guarantee's own; `given`: the searched choices beside recipe and mesh, in words."""
 
     recipe: str
     mesh: Mesh
