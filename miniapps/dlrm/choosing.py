@@ -12,7 +12,6 @@ the first plans are then priced whole, with the machine's noise.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from msgspec.structs import replace
 from miniapps.dlrm import problem
 from miniapps.dlrm.assignments import Assignments, search
 from miniapps.dlrm.costs import costs_of
-from miniapps.dlrm.program import NOTHING, planned
+from miniapps.dlrm.program import NOTHING, counted, planned
 from miniapps.dlrm.watched import Call
 from miniapps.dlrm.works import BETWEEN, between
 from miniapps.embeddings.sharding import Sharding
@@ -36,7 +35,6 @@ from miniapps.runner.options import RunOptions
 from miniapps.untrusted.program import Program, Ranks, Segment, to_json
 
 EMPTY, FULL = "messages without bytes", "messages with bytes"  # titles of two programs
-LONG = 100  # characters of a sharding in a title
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,5 @@ def _different(plans: Mapping[str, Program]) -> tuple[list[Program], dict[str, s
 
 def _titled(sharding: str, number: int) -> str:
     """A title of the plan of this number, which no other has."""
-    if len(sharding) <= LONG:
-        return sharding
-    counts = Counter(word.partition(":")[0] for word in sharding.split(","))
-    return f"{number}: " + ", ".join(f"{n} x {name}" for name, n in counts.items())
+    short = counted(sharding)
+    return sharding if short == sharding else f"{number}: {short}"

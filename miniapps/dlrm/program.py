@@ -23,6 +23,7 @@ from miniapps.untrusted.program import Program, Ranks, Segment, Wait, Work
 NAME = "dlrm"
 STEP = 2  # the one that is noted: the first one records tables, too
 NOTHING = 0, 0, 0, 0
+LONG = 100  # characters of a sharding in a title
 PRODUCTS = ("mm ", "addmm ", "bmm ")  # whose operations are the model's
 
 
@@ -72,8 +73,16 @@ def program_of(
 def planned(config: Any, options: RunOptions, size: int, calls: list[list[Call]] | None = None) -> Program:
     """The program of a step of a run, with the mean of its fingerprints. `calls` and errors are those of
     `program_of`."""
-    title = f"{NAME}, {config.embeddings.sharding} over {size} rank{'s' * (size > 1)}"
+    title = f"{NAME}, {counted(config.embeddings.sharding)} over {size} rank{'s' * (size > 1)}"
     return program_of(config, options, size, title, True, calls)
+
+
+def counted(sharding: str) -> str:
+    """The value of --sharding; of many tables how many have each sharding."""
+    if len(sharding) <= LONG:
+        return sharding
+    counts = Counter(word.partition(":")[0] for word in sharding.split(","))
+    return ", ".join(f"{n} x {name}" for name, n in counts.items())
 
 
 def timed_config(config: Any) -> Any:

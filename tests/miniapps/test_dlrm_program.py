@@ -116,6 +116,22 @@ def test_a_program_needs_no_memory_for_tables():
     assert [of.memory[0] > 2**20 * 64 * 4 for of in program.classes] == [True, True]
 
 
+def test_the_plan_of_many_tables_can_be_read_again(tmp_path):
+    every = ",".join(["table:rank=0", "row-pooled"] * 20)
+    asked = [
+        "--tables",
+        "40",
+        "--rows",
+        "100",
+        "--sharding",
+        every,
+        "--save-plan",
+        str(tmp_path / "plan.json"),
+    ]
+    assert application(APP, tmp_path / "saved", *asked) == 0
+    assert read_program(tmp_path / "plan.json").title == "dlrm, 20 x table, 20 x row-pooled over 1 rank"
+
+
 def test_ratings_have_programs_too(monkeypatch):
     """Bags of several lengths, on two ranks, in place of the real ratings."""
     rng, count = np.random.default_rng(1), 400
