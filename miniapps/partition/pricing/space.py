@@ -158,7 +158,7 @@ def space_of(text: str) -> Space:
     mesh: dict[str, Choices] = {}
     levels: tuple[str, ...] = USUAL
     wires: tuple[str, ...] = (PLAIN,)
-    named = {HOW: (GATHERED,), EARLY: (OFF,)}
+    named: dict[str, tuple[str, ...]] = {HOW: (GATHERED,), EARLY: (OFF,)}
     following: dict[str, tuple[int, str]] = {}
     ranks = 0
     for word in words:
