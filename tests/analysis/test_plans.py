@@ -72,6 +72,23 @@ def test_a_kernel_that_was_not_measured_is_named_with_what_to_measure(known):
 
 
 @pytest.mark.parametrize(
+    "wait",
+    [
+        Wait("sum before x", "reduction", ("data",), "library", 1000, 4),
+        Wait("sum before x", "reduction", ("data",), "ring", 1000, 4),
+        Wait("exchange before x", "exchange", ("data",), nbytes=8, offsets=((1,),)),
+    ],
+)
+def test_a_calibration_of_kernels_alone_says_that_it_lacks_messages(known, wait):
+    cases = known.cases[known.cases["region"].str.contains("@", regex=False)].dropna(
+        axis="columns", how="all"
+    )
+    alone = replace(known, cases=cases, size=2, delays=np.zeros(1))
+    with pytest.raises(Unreachable, match="has no time of messages; calibrate again without --what"):
+        Prices([alone]).of(program(calls=((), ()), waits=(wait,), size=2))
+
+
+@pytest.mark.parametrize(
     ("key", "words"),
     [
         (

@@ -203,10 +203,13 @@ class Collectives:
         nbytes, partners = np.asarray(nbytes, float), np.asarray(partners, float)
         if self.link is not None:
             return np.where(partners > 0, self.link.latency * partners + nbytes / self.link.bandwidth, 0.0)
-        own = self.calibration.of("exchange").sort_values("bytes")
+        own = self.calibration.of("exchange")
+        if own.empty and self._table.empty:
+            raise self._without_messages()
         if own.empty:
             self.extrapolated["exchanges, which were not calibrated"] = None
             return np.where(partners > 0, self.allreduce(LIBRARY, 1, 8, self.calibration.size), 0.0)
+        own = own.sort_values("bytes")
         x, y = own["bytes"].to_numpy(float), own["seconds"].to_numpy(float)
         times = np.interp(nbytes, x, y)
         beyond = nbytes > x[-1]
@@ -233,6 +236,12 @@ class Collectives:
         nearest = min(int(np.searchsorted(counts, contributions)), len(counts) - 1)
         return own[own["contributions"] == counts[nearest]]
 
+    def _without_messages(self) -> Unreachable:
+        return Unreachable(
+            f"{self.calibration.path}: has no time of messages; calibrate again without --what, or with --what "
+            "collectives, too"
+        )
+
     def _stand_in(self, label: str) -> pd.DataFrame:
         """The measured reductions most similar to `label`, which was not measured."""
         if OVER in label:
@@ -242,7 +251,7 @@ class Collectives:
                 f"calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH wire={wire}'"
             )
         if self._table.empty:
-            raise ValueError("the calibration has no all-reduces; calibrate them: --what collectives")
+            raise self._without_messages()
         held = label.partition(" in ")[2] or "working"
         same = self._table[self._table["accumulation"] == held]
         same = same[~same["label"].str.contains(OVER, regex=False)]
@@ -260,8 +269,8 @@ class Collectives:
                 {int(c.partition(":")[2]) for c in own if c.startswith("messages:") and own[c].notna().any()}
             )
             if not known:
-                raise ValueError(
-                    f"the calibration counts no schedules for {size} ranks; calibrate on {size} ranks"
+                raise Unreachable(
+                    f"{self.calibration.path}: counts no schedules for {size} ranks; calibrate on {size} ranks"
                 )
             near = min(known, key=lambda p: abs(np.log(p / size)))
             self.extrapolated[f"schedules on {size} ranks, counted as on {near}"] = None
