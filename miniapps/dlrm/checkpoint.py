@@ -14,6 +14,10 @@ TABLE = "table."  # prefix of the fingerprints of a table of embeddings, by bloc
 class Tables(Holding):
     """Tables are buffers; their blocks of rows have fingerprints in the trace."""
 
+    def require(self, config) -> None:
+        super().require(config)
+        problem.tables(config.data.name, config.embeddings)  # those of recorded lookups are read
+
     def tensors(self, config) -> dict[str, tuple[int, ...]]:
         return problem.shapes(config.data.name, config.model.hidden, config.embeddings)
 

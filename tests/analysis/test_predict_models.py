@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives, Link, bus, zones
 from analysis.predict.costs.kernel_times import KernelTimes, inside_hull
 from analysis.predict.costs.segments import segment_costs
@@ -198,7 +199,7 @@ def test_several_contributions_of_a_rank_have_prices_of_their_own(calibration):
 
 def test_without_all_reduces_there_is_no_price(calibration):
     none = Calibration("", 2, calibration.cases[:0], np.ones((1, 2)), np.zeros(1), 1.0, {}, {}, "")
-    with pytest.raises(ValueError, match="no all-reduces; calibrate them: --what collectives"):
+    with pytest.raises(Unreachable, match="has no time of messages; calibrate again without --what"):
         Collectives(none).allreduce("direct", 1, 8, 2)
 
 
