@@ -268,7 +268,6 @@ def said(first: Priced, rows: Sequence[tuple], clock: str) -> str:
     others = f"; {alike} other{'s' * (alike != 1)} cannot be told from it"
     low, high = quantiles[10], quantiles[90]
     within = f"80 % of runs from {_ms(low)} to {_ms(high)} ms" if low <= high else "without a known error"
-    others = f"; {alike} other{'s' * (alike != 1)} cannot be told from it"
     return (
         f"{f'Predicted to be the fastest of {len(rows)} plans: ' * several}{program.title}, {program.guarantee}: "
         f"{_ms(quantiles[50])} ms per step on {program.size} rank{'s' * (program.size > 1)} ({clock} time), "

@@ -2,8 +2,8 @@
 
 mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guarantee=none" ...
 
-Shared processors are slower for seconds or minutes at a time. So the plans are held together and visited in `ROUNDS`,
-each in another order; a plan's time is the median over all its steps, which such a time hits for a part of them only.
+Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each of `ROUNDS`
+times some steps of every plan, in another order. A plan's time is the median over its steps of all rounds.
 """
 
 from __future__ import annotations

@@ -87,8 +87,9 @@ class Problem(ABC):
         """The logical axes of the problem."""
 
     @abstractmethod
-    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
-        """{parameter or position of an input: an axis or None per dim}."""
+    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | tuple[str, ...] | None]]:
+        """{parameter or position of an input: for each dim an axis, None, or several axes, of which the first in a
+        recipe cuts it}."""
 
     def blocked(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
         """Numbers of blocks by axis as fields of the Deck."""
