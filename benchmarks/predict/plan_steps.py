@@ -2,8 +2,10 @@
 
 mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guarantee=none" ...
 
-Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each of `ROUNDS`
-times some steps of every plan, in another order. A plan's time is the median over its steps of all rounds.
+Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each round times
+some steps of every plan, in another order. A step begins when fixed work takes every rank about as long as its
+shortest, and counts if it does so after the step, too. Beyond `ROUNDS` only plans with few such steps are timed. A
+plan's time is the median over these steps, or over all if it has fewer than `FEWEST`.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from statistics import median
+from dataclasses import dataclass, field
 
 import numpy as np
 from mpi4py import MPI
 
 from benchmarks.harness.results import add_quiet
 from kernels.progress import Progress
+from miniapps.calibrate.noise import Quiet
 from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
@@ -26,6 +29,8 @@ from miniapps.partition.pricing.together import learner_of
 HELD = 20  # plans in memory at once
 ROUNDS = 10
 WARM, SECONDS, FEWEST = 1, 0.05, 2  # of a visit: steps before, time and number of the timed ones
+ENOUGH, MOST = 12, 40  # undisturbed steps of a plan; rounds for them
+PATIENCE_S = 0.3  # to wait for processors that nothing else uses, before a step
 
 
 def made(comm, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
@@ -37,18 +42,31 @@ def made(comm, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
     return own.together(comm, drawn)
 
 
-def visit(comm, step: Callable[[], object]) -> list[tuple[float, float]]:
-    """(wall seconds, CPU seconds of this rank's thread) of some steps, one after the other."""
-    for _ in range(WARM):
-        step()
-    found: list[tuple[float, float]] = []
-    begun = time.perf_counter()
-    while not comm.bcast(len(found) >= FEWEST and time.perf_counter() - begun > SECONDS):
-        comm.Barrier()
-        wall, cpu = time.perf_counter(), time.thread_time()
-        step()
-        found.append((time.perf_counter() - wall, time.thread_time() - cpu))
-    return found
+@dataclass
+class Timed:
+    """(wall seconds, CPU seconds of this rank's thread) of the steps of a plan, and whether each was undisturbed on all
+    ranks."""
+
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    good: list[bool] = field(default_factory=list)
+
+    def visit(self, comm, quiet: Quiet, step: Callable[[], object]) -> None:
+        """Time some steps. Collective."""
+        for _ in range(WARM):
+            step()
+        count, begun = len(self.seconds), time.perf_counter()
+        while not comm.bcast(len(self.seconds) >= count + FEWEST and time.perf_counter() - begun > SECONDS):
+            before = quiet.wait(PATIENCE_S)
+            wall, cpu = time.perf_counter(), time.thread_time()
+            step()
+            self.seconds.append((time.perf_counter() - wall, time.thread_time() - cpu))
+            self.good.append(comm.allreduce(before and quiet.short(), MPI.MIN))
+
+    @property
+    def middle(self) -> np.ndarray:
+        """(2,) median seconds, wall and CPU time."""
+        good = np.array(self.good)
+        return np.median(np.array(self.seconds)[good if good.sum() >= FEWEST else slice(None)], axis=0)
 
 
 def main() -> None:
@@ -60,22 +78,26 @@ def main() -> None:
     add_quiet(parser)
     asked = parser.parse_args()
     progress = Progress("plans", quiet=asked.quiet or comm.rank > 0)
-    rng, found = np.random.default_rng(comm.bcast(time.time_ns())), []
+    quiet = Quiet(comm)
+    rng, found, shares = np.random.default_rng(comm.bcast(time.time_ns())), [], []
     for first in range(0, len(asked.plans), HELD):
         held = [made(comm, text) for text in asked.plans[first : first + HELD]]
-        times: list[list[tuple[float, float]]] = [[] for _ in held]
-        for number in range(ROUNDS):
-            progress.show((first + len(held) * number / ROUNDS) / len(asked.plans), f"round {number + 1}")
+        times = [Timed() for _ in held]
+        for number in range(MOST):
+            progress.show((first + len(held) * number / MOST) / len(asked.plans), f"round {number + 1}")
             for k in rng.permutation(len(held)):
-                times[k] += visit(comm, held[k][0])
+                if number < ROUNDS or sum(times[k].good) < ENOUGH:
+                    times[k].visit(comm, quiet, held[k][0])
         for _, free in held:
             free()
-        found += [[median(column) for column in zip(*each, strict=True)] for each in times]
+        found += [each.middle.tolist() for each in times]
+        shares += [float(np.mean(each.good)) for each in times]
     progress.clear()
     every = comm.gather(found)
     if comm.rank == 0:
         means = np.mean(every, axis=0)
-        print(json.dumps({"wall": np.max(every, axis=0)[:, 0].tolist(), "cpu": means[:, 1].tolist()}))
+        wall, cpu = np.max(every, axis=0)[:, 0], means[:, 1]
+        print(json.dumps({"wall": wall.tolist(), "cpu": cpu.tolist(), "undisturbed": shares}))
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def of_model(
         for _ in range(LAUNCHES)
     ]
     return [
-        summary(what, clock, ranks, compared(drawn, priced[clock]["plans"], [each[clock] for each in launches]),
+        summary(what, clock, ranks, compared(drawn, priced[clock]["plans"], launches, clock),
                 [{key: row[key] for key in ("title", "reason")} for row in priced[clock]["unpriced"]])
         for clock in CLOCKS
     ]  # fmt: skip
@@ -123,13 +123,16 @@ def _last_object(printed: str) -> str:
     return next(line for line in reversed(printed.splitlines()) if line.startswith("{"))
 
 
-def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[Sequence[float]]) -> list[dict]:
-    """A row per plan that was priced: predicted quantiles and the medians of the launches."""
+def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[dict], clock: str) -> list[dict]:
+    """A row per plan that was priced: predicted quantiles, the medians of the launches, and their shares of steps that
+    nothing disturbed."""
     by = {row["title"]: row for row in priced}
     return [
         {"plan": plan, "predicted_s": by[plan]["p50_s"], "low_s": by[plan]["p10_s"], "high_s": by[plan]["p90_s"],
-         "measured_s": list(own), "extrapolated": by[plan]["extrapolated"]}
-        for plan, own in zip(drawn, zip(*launches, strict=True), strict=True)
+         "measured_s": [each[clock][k] for each in launches],
+         "undisturbed": [each["undisturbed"][k] for each in launches],
+         "extrapolated": by[plan]["extrapolated"]}
+        for k, plan in enumerate(drawn)
         if plan in by  # the others are `unpriced`
     ]  # fmt: skip
 
@@ -147,4 +150,5 @@ def summary(what: str, clock: str, ranks: int, raw: list[dict], unpriced: list[d
         "bias": float(np.mean(off)), "inside": float(np.mean(inside)), "runs": len(inside), "best": 0, "compared": 0,
         "targets": len(raw), "rounds": 1, "busy": int(os.getloadavg()[0] > 2 * (os.cpu_count() or 1)), "raw": raw,
         "ranks": ranks, "unpriced": unpriced,
+        "undisturbed": float(np.mean([each["undisturbed"] for each in raw])),
     }  # fmt: skip

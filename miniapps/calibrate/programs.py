@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import nan
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
 from miniapps.calibrate.cases import Case
+from miniapps.calibrate.noise import record_quantum
 from miniapps.calibrate.plans import drawn_from, draws_of
 from miniapps.learning.optimisers import Adam
 from miniapps.partition.cuts.mesh import Mesh
@@ -34,11 +34,11 @@ from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
 from miniapps.untrusted.program import Work, to_json
 
-TURNS = 3  # runs of a step in one round
+TURNS = 2  # timed runs of a step in one round, after one that fills the caches
 STEPS = 5  # steps of all ranks in one round
 WARM = 2  # steps before them, of what was made anew
-STEP = "step "  # before the plan, in the name of a region
 ALIKE = 0.05  # difference of shares of a processor
+STEP = "step "  # before the plan, in the name of a region
 
 
 def program_cases(ctx) -> list[Case]:
@@ -108,7 +108,9 @@ def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], p
     """Record the program, and STEPS steps with all ranks."""
     tracer.choice(name, -1, program, nan)
     region, clock = tracer.name(name, OTHER), tracer.clock
+    step()
     for _ in range(STEPS):
+        record_quantum(tracer)
         comm.Barrier()
         start = clock()
         step()
@@ -122,15 +124,22 @@ def _record(
     optimiser: Adam,
     weights: Sequence[np.ndarray],
 ) -> None:
-    """Run a step TURNS times, and record for each kernel and size the mean over its calls of their median time."""
+    """Run a step TURNS times, and record for each kernel and size the mean time of its calls."""
     clock, name = tracer.clock, tracer.name("traced")
-    runs = [rehearsal.run() for _ in range(TURNS)]
-    most = max(share for _, _, share in runs)
-    runs = [each for each in runs if each[-1] >= most - ALIKE]  # the others were interrupted
-    middle = np.median([seconds for seconds, _, _ in runs], axis=0)
-    by: dict[Work, list[float]] = defaultdict(list)
-    for work, seconds in zip(works, middle.tolist(), strict=True):
-        by[work].append(seconds)
+    rehearsal.run()
+    runs = []
+    for _ in range(TURNS):
+        record_quantum(tracer)
+        runs.append((*rehearsal.run(), clock()))
+    most = max(share for _, _, share, _ in runs)
+    for seconds, rest, share, end in runs:
+        if share < most - ALIKE:  # it was interrupted
+            continue
+        by: dict[Work, list[float]] = defaultdict(list)
+        for work, each in zip(works, seconds.tolist(), strict=True):
+            by[work].append(each)
+        by[rest_of(counts_of(rehearsal.events))].append(rest)
+        _write(tracer, {work: sum(each) / len(each) for work, each in by.items()}, end)
     elements, calls = [array.size for array in weights], len(works)
     fingerprint, finite, traced = recorded_of(elements, calls)
 
@@ -148,21 +157,18 @@ def _record(
         finite: lambda number: [bool(torch.isfinite(torch.from_numpy(x)).all()) for x in weights],
         traced: events,
     }
-    for work, call in others.items():
-        taken = []
-        for number in range(1, TURNS + 1):
+    for number in range(1, TURNS + 1):
+        record_quantum(tracer)
+        for work, call in others.items():
             begin = clock()
             call(number)
-            taken.append((clock() - begin) / 1e9)
-        by[work].append(median(taken))
-    by[rest_of(counts_of(rehearsal.events))].append(min(rest for _, rest, _ in runs))
-    _write(tracer, {work: sum(each) / len(each) for work, each in by.items()})
+            _write(tracer, {work: (clock() - begin) / 1e9})
 
 
-def _write(tracer: Tracer, seconds: Mapping[Work, float]) -> None:
-    """Record works that took so long."""
+def _write(tracer: Tracer, seconds: Mapping[Work, float], end: int | None = None) -> None:
+    """Record works that took so long, as if each had ended at `end`, by default now."""
+    end = tracer.clock() if end is None else end
     for work, each in seconds.items():
-        end = tracer.clock()
         start = end - max(round(1e9 * each), 1)
         tracer.interval(tracer.name(str(work)), start, end, work.nbytes, work.flops)
 

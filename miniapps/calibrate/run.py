@@ -11,7 +11,7 @@ from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import collective_cases
 from miniapps.calibrate.config import WHAT
 from miniapps.calibrate.kernels import kernel_cases
-from miniapps.calibrate.noise import WINDOW_S, windows
+from miniapps.calibrate.noise import WINDOW_S, Quiet, record_quantum, windows
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER
 
@@ -20,6 +20,7 @@ CALLS = (3, 200)
 NOISE_S = 1.0  # seconds of noise windows in one round
 NOISE_SHARE = 0.25  # the largest share of the budget for the noise windows of one round
 MOST_ROUNDS = 1000
+PATIENCE = 0.25  # of the budget: to wait in one round for processors that nothing else uses
 NOISE = "noise"  # the value of a window, in the step of its number
 
 
@@ -36,6 +37,7 @@ def run(ctx) -> Outcome:
     begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
     shares: list[np.ndarray] = []
     calls: list[int] = []
+    quiet = Quiet(ctx.comm)
     while True:
         for number, case in enumerate(cases):
             if rounds == 0:  # the number of rounds is not known yet
@@ -44,6 +46,7 @@ def run(ctx) -> Outcome:
             ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
             if rounds == 0:
                 calls.append(_calls(ctx, case))
+            quiet.wait(PATIENCE * options.budget / len(cases))
             measure(ctx, case, calls[number])
         if "noise" in what:
             ctx.begin_step(_step(rounds, len(cases), len(cases)), steps, what="case")
@@ -60,7 +63,7 @@ def run(ctx) -> Outcome:
     ctx.end_steps(steps + 1)
     for case in cases:
         case.free()
-    return _outcome(ctx, len(cases), rounds, shares)
+    return _outcome(ctx, len(cases), rounds, shares, quiet)
 
 
 def _step(rounds: int, number: int, cases: int) -> int:
@@ -78,12 +81,18 @@ def _calls(ctx, case: Case) -> int:
 
 
 def measure(ctx, case: Case, calls: int) -> None:
-    """Time `calls` calls of a case. Records an event per call, and the case's parameters and CPU time per call as
-    values of the step."""
-    tracer = ctx.tracer
+    """Time `calls` calls of a case, between two quanta. Records an event per call, and the case's parameters and CPU
+    time per call as values of the step."""
+    record_quantum(ctx.tracer)
     if case.record is not None:
-        case.record(tracer)
-        return
+        case.record(ctx.tracer)
+    else:
+        _time(ctx, case, calls)
+    record_quantum(ctx.tracer)
+
+
+def _time(ctx, case: Case, calls: int) -> None:
+    tracer = ctx.tracer
     clock, event = tracer.clock, tracer.event
     for name, value in case.values.items():
         tracer.value(name, value)
@@ -117,10 +126,12 @@ def _noise(ctx, first: int) -> np.ndarray:
     return shares
 
 
-def _outcome(ctx, cases: int, rounds: int, shares: list[np.ndarray]) -> Outcome:
+def _outcome(ctx, cases: int, rounds: int, shares: list[np.ndarray], quiet: Quiet) -> Outcome:
     figures = {"cases": (float(cases), ""), "rounds": (float(rounds), "")}
     if shares:
         got = float(np.mean(np.concatenate(shares)))
         figures["processor"] = (float(np.mean(ctx.comm.allgather(got))), "share of a rank")
+    if quiet.waits:
+        figures["undisturbed"] = (quiet.at_once / quiet.waits, "share of the cases at once")
     measured = Check("measured", cases > 0 or bool(shares), "nothing was measured; see --what")
     return Outcome(figures, [measured])

@@ -1,5 +1,6 @@
 """A calibration is an ordinary run: its measurements, records and errors."""
 
+import time
 from types import SimpleNamespace
 from unittest import mock
 
@@ -11,7 +12,7 @@ from analysis.predict.costs.kernel_times import DIMS, KernelTimes
 from analysis.predict.reading.calibration import read_calibration
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
-from miniapps.calibrate import APP, bandwidth, collectives
+from miniapps.calibrate import APP, bandwidth, collectives, noise, run
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
@@ -127,10 +128,47 @@ def test_a_calibration_that_does_not_fit_into_memory_is_refused(tmp_path, capsys
 def test_what_is_sent_is_written_before_each_call(monkeypatch):
     """Else it lies in its receivers' caches since the call before."""
     order = []
-    ctx = SimpleNamespace(tracer=mock.MagicMock(), comm=MPI.COMM_SELF)
+    ctx = SimpleNamespace(tracer=mock.MagicMock(clock=lambda: 0), comm=MPI.COMM_SELF)
     case = Case("sum", lambda: order.append("sent"), {}, traced=True, prepare=lambda: order.append("written"))
     measure(ctx, case, 2)
     assert order == ["written", "sent"] * 2
+
+
+def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
+    """Every second sample lies between long quanta of work, and takes longer; of one case all do."""
+    slow = []
+
+    def quantum():
+        slow[:] = [next(quanta) // 2 % 2 == 1]
+        return 300_000 if slow[0] else 100_000
+
+    def call():
+        end = time.thread_time() + (0.02 if slow[0] else 0.001)
+        while time.thread_time() < end:
+            pass
+
+    monkeypatch.setattr(noise, "quantum", quantum)
+    monkeypatch.setattr(noise.Quiet, "wait", lambda self, seconds: True)
+    for cases in (3, 2):  # of an even number, each is always or never disturbed
+        quanta = iter(range(-1, 10**6))  # the first is of no sample
+        each = [Case(f"case {k}", call, {}) for k in range(cases)]
+        monkeypatch.setattr(run, "kernel_cases", lambda ctx, each=each: each)
+        out = tmp_path / str(cases)
+        argv = ["--budget", "1", "--what", "kernels", "--out", str(out), "--no-progress", "--log-level", "error"]
+        assert main(APP, argv, MPI.COMM_SELF) == 0
+        read = read_calibration(out)
+        assert 0.3 < read.undisturbed < 0.7
+        seconds = read.cases["seconds"].tolist()
+        assert all(each < 0.01 for each in seconds) if cases == 3 else min(seconds) < 0.01 < max(seconds)
+
+
+def test_processors_are_quiet_when_a_quantum_is_as_short_as_before(monkeypatch):
+    taken = iter([100, 119, 121, 90, 109, *[200] * 10**6])
+    monkeypatch.setattr(noise, "quantum", lambda: next(taken))
+    quiet = noise.Quiet(MPI.COMM_SELF)
+    assert quiet.wait(60) and (quiet.waits, quiet.at_once) == (1, 1)
+    assert quiet.wait(60) and (quiet.waits, quiet.at_once) == (2, 1)  # after one that took too long
+    assert not quiet.wait(0.01) and (quiet.waits, quiet.at_once) == (3, 1)
 
 
 def test_several_contributions_of_a_rank_are_cases_of_their_own_where_one_travels_as_it_is(read):

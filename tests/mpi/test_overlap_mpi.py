@@ -11,6 +11,7 @@ ALONE, DATA = "d=1:batch", ["d=2:batch", "d=3:batch/2", "d=4:batch/1"]
 BOTH = "d=2:batch,m=2:heads+ff"
 STAGED = "batch,heads,ff,stage/layers=4,samples=8,batch=2,micro_batches=4,tokens=8,width=16,feedforward=16"
 STAGES = ["d=2:batch,s=2:stage", "s=2:stage,m=2:heads+ff//circular"]
+NORMS, DATA_NORMS = "batch,heads,ff,norms", "d=2:batch,m=2:heads+ff+norms"
 PARTS = 4  # of a product, at most, of at least one row each
 
 
@@ -38,6 +39,9 @@ def hashes(name, axes, level, meshes, library="mpich", wire="as is"):
         ("unet", "batch,rows,columns", "layout", ["d=2:batch,r=2:rows"], "openmpi"),
         ("gpt", STAGED, "layout", [ALONE, "s=2:stage//gpipe", *STAGES], "mpich"),
         ("gpt", STAGED, "layout", STAGES[1:], "openmpi"),
+        ("gpt", NORMS, "layout", [ALONE, "m=2:heads+ff+norms", "m=4:heads+ff+norms/5", DATA_NORMS], "mpich"),
+        ("gpt", NORMS, "layout", ["m=3:heads+ff+norms", DATA_NORMS], "openmpi"),
+        ("bert", NORMS, "exact", [ALONE, "m=2:heads+ff+norms"], "mpich"),
     ],
 )
 def test_overlap_keeps_the_bits_on_every_mesh(name, axes, level, meshes, library):
@@ -56,6 +60,7 @@ def test_products_are_added_part_by_part():
 
 def test_overlap_keeps_the_bits_of_a_mesh_under_run():
     found = hashes("gpt", "batch,heads,ff", "run", [*DATA, BOTH])
+    found |= hashes("gpt", NORMS, "run", [DATA_NORMS])
     for (digest, before), (other, after), *more in found.values():
         assert {digest} == {other, *(each for each, _ in more)} and after > before
 

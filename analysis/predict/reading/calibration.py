@@ -27,6 +27,8 @@ MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that ra
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
 TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
+QUANTUM = "quantum"  # region of a fixed work quantum
+LONGER = 1.25  # a quantum beyond so many times the shortest of its rank: something else used the core
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Calibration:
     it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
     in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
     in the trace. `cores`: of all ranks together, None if a trace does not say. `steps`: programs that all ranks ran,
-    and the median of a step's seconds."""
+    and the median of a step's seconds. `undisturbed`: share of all calls before and after which a quantum of work was
+    short; a case that has such calls is timed by them alone."""
 
     path: str
     size: int
@@ -49,6 +52,7 @@ class Calibration:
     hash: str
     cores: int | None = None
     steps: tuple[tuple[Program, float], ...] = ()
+    undisturbed: float = 1.0
 
     def of(self, *prefixes: str) -> pd.DataFrame:
         """The cases whose region begins with one of `prefixes`."""
@@ -96,6 +100,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         programs |= _programs(trace)
     assert first is not None
     samples = pd.concat(pieces, ignore_index=True)
+    samples["disturbed"] = _disturbed_anywhere(samples)
     together = samples["region"].isin(programs.keys())
     steps, samples = samples[together], samples[~together]
     cases = _cases(samples, path)
@@ -113,6 +118,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         hash_of_run(path),
         cores_of(environments),
         tuple((programs[name], _step(own)) for name, own in steps.groupby("region", sort=False)),
+        1.0 - float(samples["disturbed"].mean()),
     )
 
 
@@ -162,11 +168,36 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
             "seconds": (events["end"] - events["start"]) / 1e9,
         }
     )
-    calls = calls[(calls["region"] != SHARE) & calls["step"].gt(0)].join(parameters, on=["repeat", "step"])
+    calls["disturbed"] = _disturbed(calls["region"] == QUANTUM, calls["seconds"], events["end"])
+    calls = calls[~calls["region"].isin((SHARE, QUANTUM)) & calls["step"].gt(0)].join(parameters, on=["repeat", "step"])
     calls["kind"] = calls["region"].map(kinds)
     # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
     return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares
+
+
+def _disturbed(quantum: pd.Series, seconds: pd.Series, end: np.ndarray) -> np.ndarray:
+    """Of each event, whether the quantum before it or after it took too long."""
+    if not quantum.any():
+        return np.zeros(len(quantum), bool)
+    order = np.argsort(end[quantum], kind="stable")
+    at, taken = end[quantum][order], seconds[quantum].to_numpy()[order]
+    bad = taken > LONGER * taken.min()
+    after = np.searchsorted(at, end)
+    return bad[np.maximum(after - 1, 0)] | bad[np.minimum(after, len(bad) - 1)]
+
+
+def _disturbed_anywhere(samples: pd.DataFrame) -> pd.Series:
+    """Of each call, whether something disturbed it; a call that waits for other ranks, whether one of them was."""
+    call = ["repeat", "step", "region"]
+    number = samples.groupby(["rank", *call]).cumcount()
+    anywhere = samples.groupby([*(samples[name] for name in call), number])["disturbed"].transform("any")
+    return samples["disturbed"].where(samples["kind"] == COMPUTE, anywhere)
+
+
+def _undisturbed(calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls that nothing disturbed; all, if there are none."""
+    return calls if calls["disturbed"].all() else calls[~calls["disturbed"]]
 
 
 def _programs(trace) -> dict[str, Program]:
@@ -187,7 +218,7 @@ def _programs(trace) -> dict[str, Program]:
 def _step(own: pd.DataFrame) -> float:
     """The median of a step's seconds, those of the rank that takes longest."""
     number = own.groupby(["rank", "repeat", "step"]).cumcount()
-    slowest = own.groupby(["repeat", "step", number])["seconds"].max()
+    slowest = _undisturbed(own).groupby(["repeat", "step", number])["seconds"].max()
     return max(float(slowest.median()), TICK_S)
 
 
@@ -196,13 +227,14 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
         row = samples[bad].iloc[0]
         raise TraceError(f"{path}: rank {row['rank']}, step {row['step']}: a call of {row['region']} took "
                          f"{row['seconds']} s, so its clock is wrong; calibrate again")  # fmt: skip
-    fixed = ("repeat", "step", "rank", "seconds", "cpu", "kind")
+    fixed = ("repeat", "step", "rank", "seconds", "cpu", "kind", "disturbed")
     parameters = [name for name in samples if name not in (*fixed, "region", "flops", "nbytes")]
     # Only the trace of rank 0 has the counts on other rank counts.
     shared = [name for name in parameters if ":" not in name]
     keys = ["region", "flops", *shared]
     rows = []
-    for key, own in samples.groupby(keys, dropna=False, sort=False):
+    for key, calls in samples.groupby(keys, dropna=False, sort=False):
+        own = _undisturbed(calls)
         rounds = own.groupby(["repeat", "step"])["seconds"].median()
         counts = {
             name: own[name].dropna().iloc[0] for name in parameters if ":" in name and own[name].notna().any()
@@ -224,7 +256,7 @@ def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
     together = samples[(samples["kind"] != COMPUTE) & (samples.get("ranks", 0) != 1)]
     if together.empty:
         return np.zeros(1), 1.0
-    mine = together[together["rank"] == 0]
+    mine = _undisturbed(together[together["rank"] == 0])
     quiet = mine.groupby(["region", "nbytes"])["seconds"].transform(
         lambda each: each.quantile(QUIET_TOGETHER)
     )

@@ -150,13 +150,17 @@ class Compute:
 @dataclass(frozen=True)
 class Reshard:
     """Moves the values `operands` to the cuts of their results, before `node`, the first that needs one of them. All
-    have the same dtype and axes. `kind`: slice, all-gather, all-to-all or permute. `early` as of `Reduce`."""
+    have the same dtype and axes. `kind`: slice, all-gather, all-to-all or permute. `early` as of `Reduce`. `products`:
+    the results of products that follow and whose first operand is the only result; they are computed here, on own rows
+    and on those that have arrived, while the others arrive in `parts`."""
 
     node: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     kind: str
     early: bool = False
+    products: tuple[str, ...] = ()
+    parts: int = 1
 
 
 @dataclass(frozen=True)

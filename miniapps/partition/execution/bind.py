@@ -10,7 +10,9 @@ ranks: only `exchange` considers the blocks of other ranks, when it plans messag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
+from typing import cast
 
 from miniapps.partition.cuts.axes import axes_of
 from miniapps.partition.cuts.mesh import Mesh
@@ -110,13 +112,19 @@ class Binder:
         self.watched = watched
         self.steps: list[BoundStep] = []
         self.halos: dict[tuple[str, Wanted], str] = {}
+        self.awaited: dict[str, int] = {}  # results of products on rows that arrive, and the step that moves these
         sends = (step for step in plan.steps if isinstance(step, Send))
         self.tags = {(*step.operands, step.source, step.target): k for k, step in enumerate(sends)}
 
     def move(self, step: Reshard) -> None:
         """Bind a change of cuts."""
         wanted = tuple(self.plan.values[name].cut for name in step.results)
-        self.steps.append(Moved(step.node, step.operands, step.results, wanted, step.early))
+        moved = Moved(step.node, step.operands, step.results, wanted, step.early)
+        axes = axes_of(self.plan.values[step.operands[0]].cut)
+        if step.products and not self.watched and not self.place.padded and carriers_among(self.place.mesh, axes):
+            moved = replace(moved, parts=step.parts)
+            self.awaited |= dict.fromkeys(step.products, len(self.steps))
+        self.steps.append(moved)
 
     def spread(self, step: Compute) -> None:
         """Bind a range of a dim that all ranks get which read it."""
@@ -206,23 +214,15 @@ class Binder:
         counts = tuple(self.count(name) for name in step.results)
         wanted = (first.cut,) if step.kernel in ("create", "random") else ()
         dtypes = tuple(values[name].dtype for name in step.results)
-        self.steps.append(
-            Operation(
-                step.node,
-                target,
-                step.kernel,
-                args,
-                kwargs,
-                operands,
-                step.results,
-                shapes,
-                counts,
-                calls,
-                dtypes,
-                wanted,
-                step.fill,
-            )
-        )
+        operation = Operation(
+            step.node, target, step.kernel, args, kwargs, operands, step.results, shapes, counts, calls, dtypes,
+            wanted, step.fill,
+        )  # fmt: skip
+        if (at := self.awaited.get(step.results[0])) is None:
+            self.steps.append(operation)
+        else:
+            moved = cast(Moved, self.steps[at])
+            self.steps[at] = replace(moved, products=(*moved.products, operation))
 
     def axes(self, step: Compute, operands: Iterable[str]) -> set[str]:
         """All axes that cut an operation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from miniapps.partition.cuts.axes import Cut
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 
@@ -12,13 +13,16 @@ from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 @dataclass(frozen=True)
 class Moved:
     """Moves the values `operands` to `results` with the `wanted` places of each dim, some of which other ranks may
-    hold. All values are sent at once and are cut by the same axes. `early` as of `Added`."""
+    hold. All values are sent at once and are cut by the same axes. `early` as of `Added`. `products`: the operations
+    whose first operand is the only result, on rows that arrive in `parts` (`rings`)."""
 
     node: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
     wanted: tuple[Wanted, ...]
     early: bool = False
+    products: tuple[Operation, ...] = ()
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Added:
     """Adds partial operands over all blocks of `rows.axes` on all ranks. `shapes`: of the operands; `wanted`: the cut
     of each total, of which this rank keeps its part, None for an unchanged cut; `merged`: whether each operand is a
     list of sums of subtrees; `early`: it begins here, and ends before the first step that reads a total; `product`: the
-    operation that makes its only operand, in `parts` of its rows (`rings`)."""
+    operation that makes its only operand, in `parts` of its rows (`rings`); `cuts`: of the operands, if they are such a
+    part."""
 
     node: str
     operands: tuple[str, ...]
@@ -79,6 +84,7 @@ class Added:
     early: bool = False
     product: Operation | None = None
     parts: int = 1
+    cuts: tuple[Cut, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -332,6 +332,9 @@ class Writer:
 
     def move(self, step: Moved) -> None:
         """Write a reshard or a halo exchange."""
+        if step.products:
+            rings.write_arriving(self, step)
+            return
         exchange = self.moved(step)
         early = step.early and self.watch is None and exchange.waits
         ends = exchange.finish if early else exchange

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from miniapps.partition.cuts.axes import Cut, axes_of, merge
+from miniapps.partition.cuts.axes import Cut, axes_of, merge, shape
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import (
     SPAN,
@@ -90,7 +90,7 @@ def scattered(
     plan: Plan, step: Added, place: Place, place_of: Callable[[int], Place], group: Sequence[int]
 ) -> ScatterLayout | None:
     """The layout of a reduce-scatter, if each rank of the `group` needs only its own part of every total; else None."""
-    cuts = [plan.values[operand].cut for operand in step.operands]
+    cuts = step.cuts or [plan.values[operand].cut for operand in step.operands]
     parts = [wanted for wanted in step.wanted if wanted is not None]
     if not group or len(parts) != len(cuts):
         return None
@@ -100,4 +100,5 @@ def scattered(
         for home, a, b in zip(at_home, cuts, parts, strict=True)
     ):
         return None
-    return ScatterLayout(place_of, place.rank, group, recuts(plan, step.operands, parts))
+    changed = [Recut(shape(cut), cut, part) for cut, part in zip(cuts, parts, strict=True)]
+    return ScatterLayout(place_of, place.rank, group, changed)

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from kernels.allreduce.schedules.block_tree import roots
-from miniapps.partition.cuts.axes import Axis, Cut, Dim
+from miniapps.partition.cuts.axes import Axis, Cut, Dim, axes_of
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Home, Window
 
@@ -49,7 +49,17 @@ class Span:
     seen_by: Dim | None = None
 
 
-Wanted = tuple["Dim | Halo | Span | Home", ...]  # wanted places of each dim of a value
+@dataclass(frozen=True)
+class Next:
+    """The places of a dim that other ranks hold: of those that together hold it, those `first` to `last` - 1 after
+    this one."""
+
+    dim: Dim
+    first: int
+    last: int
+
+
+Wanted = tuple["Dim | Halo | Span | Home | Next", ...]  # wanted places of each dim of a value
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,7 @@ class Place:
             for begin, end in self.runs(axis, halo.runs)
         ]
 
-    def indices(self, wanted: Dim | Halo | Span | Home, n: int) -> np.ndarray:
+    def indices(self, wanted: Dim | Halo | Span | Home | Next, n: int) -> np.ndarray:
         """The global places of a dim of n, ascending in a cut; -1 for zeros outside it and for padding."""
         key = (wanted, n) if isinstance(wanted, Halo | Home) else wanted
         known = self._indices.get(key)
@@ -212,7 +222,13 @@ class Place:
             found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
         return found
 
-    def _found(self, wanted: Dim | Halo | Span | Home, n: int) -> np.ndarray:
+    def _found(self, wanted: Dim | Halo | Span | Home | Next, n: int) -> np.ndarray:
+        if isinstance(wanted, Next):
+            group = self.mesh.group(axes_of((wanted.dim,)), self.rank)
+            at = group.index(self.rank)
+            others = [group[(at + k) % len(group)] for k in range(wanted.first, wanted.last)]
+            places = [Place(self.axes.values(), self.mesh, other).places(wanted.dim, {}) for other in others]
+            return np.concatenate(places)
         if isinstance(wanted, Span):
             last = wanted.begin if wanted.seen_by is None else self.places(wanted.seen_by, {}).max(initial=-1)
             return np.arange(wanted.begin, wanted.end if wanted.begin <= last else wanted.begin)

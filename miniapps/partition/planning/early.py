@@ -7,7 +7,8 @@
 | `off` | nothing |
 | `gradients` | sums of gradients, in several vectors |
 | `sums` | also all other sums that a long operation can hide, and gathers of stored parameters, in several vectors |
-| `rings` | also the sum of each part of a product, while the next part is computed (Wang et al. 2023, ASPLOS) |
+| `rings` | also the sum of each part of a product, while the next part is computed, and gathers of rows, while
+            products of those that are there are computed (Wang et al. 2023, ASPLOS) |
 
 No level changes the hash of the plan: each element is added in the same tree. A product is divided along a dim that it
 does not sum, so no chain of its additions changes either. No MPI, no torch.
@@ -22,6 +23,7 @@ from math import prod
 from typing import TypeVar
 
 from kernels.guarantees import known
+from miniapps.partition.cuts.axes import Cut, Dim, axes_of, canonical, size_of, split
 from miniapps.partition.cuts.steps import (
     BACKWARD,
     TAIL,
@@ -89,7 +91,7 @@ def overlapped(plan: Plan, level: str = GRADIENTS, buckets: int = BUCKETS, least
     plan = gradients_early(added_soon(plan), buckets, least)
     if level in (SUMS, RINGS):
         plan = sums_early(gathers_early(plan, buckets, least))
-    return divided_products(plan, buckets, least) if level == RINGS else plan
+    return divided_gathers(divided_products(plan, buckets, least), buckets, least) if level == RINGS else plan
 
 
 def made_by(plan: Plan) -> dict[str, int]:
@@ -192,19 +194,23 @@ def sums_early(plan: Plan) -> Plan:
     return placed(plan, [(at, step) for at, step in enumerate(plan.steps) if at not in moved], behind)
 
 
-def viewed(plan: Plan, name: str, made: Mapping[str, int], count: Mapping[str, int]) -> tuple[int, list[int]]:
-    """(number of the step that makes the elements of a value, numbers of the steps that only move them, for nothing
-    else)."""
+def viewed(
+    plan: Plan, name: str, made: Mapping[str, int], count: Mapping[str, int] | None = None
+) -> tuple[int, list[int]]:
+    """(number of the step that makes the elements of a value, -1 for a source; numbers of the steps that only move
+    them). `count`: of the readers of each value, to take only values of a step that nothing else reads."""
     views: list[int] = []
-    while True:
+    while name in made:
         at = made[name]
         step = plan.steps[at]
         operands = step_operands(step)
-        alone = len(operands) == len(step_results(step)) == count[name] == 1 and operands[0] in made
-        if not (isinstance(step, Compute) and step.kernel == "view" and alone):
+        alone = count is None or (count[name] == 1 and operands[0] in made)
+        moves = isinstance(step, Compute) and step.kernel == "view"
+        if not (moves and alone and len(operands) == len(step_results(step)) == 1):
             return at, views
         views.append(at)
         name = operands[0]
+    return -1, views
 
 
 def first_read(plan: Plan) -> dict[str, int]:
@@ -238,14 +244,79 @@ def divided_products(plan: Plan, buckets: int, least: int) -> Plan:
     steps, alone = list(plan.steps), gradient_sums(plan)
     made, read = made_by(plan), readers(plan)
     for at, step in enumerate(steps):
-        if not isinstance(step, Reduce) or len(step.operands) > 1 or step.operands[0] in alone:
+        if not isinstance(step, Reduce) or step.home or len(step.operands) > 1 or step.operands[0] in alone:
             continue
         chain = product_of(plan, step.operands[0], made, read)
         parts = min(buckets, prod(plan.values[step.operands[0]].shape) // least)
-        whole = plan.values[step.operands[0]].cut == plan.values[step.results[0]].cut
-        if chain and parts > 1 and whole:
+        before, after = (plan.values[name].cut for name in (step.operands[0], step.results[0]))
+        if chain and parts > 1 and (before == after or units(before, after)):
             steps[at] = replace(step, early=True, product=chain, parts=parts)
     return replace(plan, steps=tuple(steps))
+
+
+def divided_gathers(plan: Plan, buckets: int, least: int) -> Plan:
+    """The plan whose gathers of rows arrive in parts, each beside products of the rows that came before. Of a gather
+    these are the products of its rows, with operands that are there; they follow it at once."""
+    if plan.stages:
+        return plan
+    made = made_by(plan)
+    instead: dict[int, list[Step]] = {}
+    for at, step in enumerate(plan.steps):
+        if not isinstance(step, Reshard) or not gathers_rows(plan, step, least):
+            continue
+        views: set[int] = set()
+        products: list[int] = []
+        for number, other in enumerate(plan.steps):
+            if isinstance(other, Compute) and multiplies(plan, other, step.results[0]):
+                first, found = viewed(plan, step_operands(other)[1], made)
+                if first < at:
+                    products.append(number)
+                    views.update(view for view in found if view > at and view not in instead)
+        if products:
+            names = tuple(name for number in products for name in step_results(plan.steps[number]))
+            divided = replace(step, early=True, products=names, parts=buckets - 1)
+            instead |= {number: [] for number in (*views, *products)}
+            instead[at] = [*(plan.steps[k] for k in sorted(views)), divided, *(plan.steps[k] for k in products)]
+    steps = (one for at, step in enumerate(plan.steps) for one in instead.get(at, [step]))
+    return replace(plan, steps=tuple(steps))
+
+
+def gathers_rows(plan: Plan, step: Reshard, least: int) -> bool:
+    """Whether a step gathers the rows of one matrix, of at least 2 `least` elements, and nothing else."""
+    if step.kind != "all-gather" or step.early or len(step.operands) > 1:
+        return False
+    before, after = plan.values[step.operands[0]], plan.values[step.results[0]]
+    return (
+        len(before.cut) == 2
+        and before.cut[1] == after.cut[1]
+        and not axes_of(after.cut[:1])
+        and prod(before.shape) >= 2 * least
+    )
+
+
+def multiplies(plan: Plan, step: Compute, name: str) -> bool:
+    """Whether a step multiplies the rows of a value by another one, each element in one chain of additions."""
+    operands = step_operands(step)
+    return (
+        step.target == PRODUCT
+        and len(operands) == 2
+        and operands[0] == name
+        and not step.over
+        and not plan.values[step.results[0]].partial
+    )
+
+
+def units(before: Cut, after: Cut) -> tuple[Dim, Dim, Dim] | None:
+    """(the major factor, the others in the cut `before` and in `after`) of the first dim of a value that a total cuts
+    further: each place of the major factor can be added alone, since all ranks that add it get some of each. None if
+    there is no such factor."""
+    if not after or not after[0] or after[0][0][1] not in (None, *axes_of(before)):
+        return None
+    first = after[0][0]
+    found = split(before[0], [first[0], size_of(before[0]) // first[0]])
+    if found is None or found[0] != canonical([first]):
+        return None
+    return found[0], found[1], after[0][1:]
 
 
 def readers(plan: Plan) -> dict[str, int]:

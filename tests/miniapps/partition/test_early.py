@@ -135,6 +135,36 @@ def test_parts_of_a_product_are_as_many_as_it_has_elements_for():
     assert not any(isinstance(s, Reduce) and s.product for s in overlapped(plan, "rings", least=10**6).steps)
 
 
+NORMS = Mesh((("m", 4),), (("heads", "m"), ("ff", "m"), ("norms", "m")))
+
+
+def test_rows_are_multiplied_while_others_arrive():
+    plan = planned("gpt", "tp+norms")[1]
+    after = overlapped(plan, "rings", buckets=3, least=1)
+    gathers = [step for step in after.steps if isinstance(step, Reshard) and step.products]
+    assert len(gathers) == sum(isinstance(step, Reshard) and step.kind == "all-gather" for step in plan.steps)
+    for rank, level in ((0, "layout"), (3, "none")):
+        found = [each for each in begun(after, NORMS, level, rank) if isinstance(each[0], Sent)]
+        assert len(found) == 2 * len(gathers)  # three other ranks, in two parts
+        assert all(first < last for _, first, last in found)  # own rows are multiplied before any arrive
+        for (_, _, one), (_, _, other) in zip(found[::2], found[1::2], strict=True):
+            assert one < other
+        whole = [e for e in dry_run(plan, NORMS, rank, level) if isinstance(e, Sent) and e.to]
+        assert sum(dict(e.to)[peer] for e, *_ in found for peer in dict(e.to)) == sum(
+            nbytes for e in whole for _, nbytes in e.to
+        )
+
+
+def test_products_whose_totals_are_cut_are_added_in_parts_of_what_is_not():
+    plan = planned("gpt", "tp+norms")[1]
+    whole = {e.node: e for e in dry_run(plan, NORMS, 1, "layout") if isinstance(e, Summed) and e.scatters}
+    found = begun(overlapped(plan, "rings", buckets=4, least=1), NORMS, rank=1)
+    parts = [e for e, *_ in found if isinstance(e, Summed) and e.scatters and ", part " in e.node]
+    nodes = {event.node.partition(", part ")[0] for event in parts}
+    assert nodes and len(parts) == 4 * len(nodes)
+    assert sum(event.elements for event in parts) == sum(whole[node].elements for node in nodes)
+
+
 def test_stored_parameters_are_gathered_while_the_first_layers_compute():
     plan = planned("gpt", "zero")[1]
     after = overlapped(plan, "sums", buckets=3, least=1)
