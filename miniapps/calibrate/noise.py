@@ -1,12 +1,8 @@
-"""The noise of a machine: a rank's share of its processor in windows that all ranks have in common, and how fast it is.
+"""The noise of a machine: a rank's share of its processor, in windows that all ranks have in common.
 
 A window is as short as the interval between readings of the CPU clock. A longer window would average over the time
 slices of a scheduler, some milliseconds each; but a rank that runs at half speed delays its partners less than one that
 stops for half of the time.
-
-A processor of which a rank has all the time may still run at half speed: its core has a second thread, on a cloud that
-of somebody else. No CPU time shows it, but a fixed work quantum does (FWQ: Sottile and Minnich, "Analysis of
-microbenchmarks for performance tuning of clusters", 2004). So one is timed before and after each sample.
 """
 
 from __future__ import annotations
@@ -16,14 +12,13 @@ import time
 import numpy as np
 from mpi4py import MPI
 
+from miniapps.system.quantum import quantum, undisturbed
 from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
 
 WINDOW_S = 0.001
 LOOK_S = 0.001  # between two readings of the CPU clock, each of which needs a system call
-QUANTUM, LOOPS = "quantum", 1000  # region and work of a quantum; it takes about 0.05 ms
-TRIES = 3  # of a quantum: after other work the first one finds its code in no cache
-LONGER = 1.25  # a quantum beyond so many times the shortest was disturbed
+QUANTUM = "quantum"  # region of a quantum, as long as its CPU time
 
 
 def windows(comm, seconds: float) -> np.ndarray:
@@ -47,31 +42,13 @@ def windows(comm, seconds: float) -> np.ndarray:
     return shares(np.array(walls), np.array(used), first + WINDOW_S * np.arange(count + 1))
 
 
-def quantum() -> int:
-    """Nanoseconds of CPU time of a fixed work quantum, the shortest of TRIES."""
-    found = []
-    for _ in range(TRIES):
-        begin, total = time.thread_time_ns(), 0
-        for number in range(LOOPS):
-            total += number
-        found.append(time.thread_time_ns() - begin)
-    return min(found)
-
-
 class Quiet:
     """Waits for processors that nothing else uses, on all ranks of a communicator. `waits`: how often; `at_once`: how
     often they were so at once."""
 
     def __init__(self, comm):
         self._comm = comm
-        self._shortest = quantum()
         self.waits = self.at_once = 0
-
-    def short(self) -> bool:
-        """Whether a quantum of this rank takes about as long as the shortest so far."""
-        taken = quantum()
-        self._shortest = min(self._shortest, taken)
-        return taken <= LONGER * self._shortest
 
     def wait(self, seconds: float) -> bool:
         """Wait until all ranks have a short quantum at the same time, at most `seconds`; returns whether they had.
@@ -87,11 +64,11 @@ class Quiet:
         return False
 
     def _all_short(self) -> bool:
-        return self._comm.allreduce(self.short(), MPI.MIN)
+        return self._comm.allreduce(undisturbed(), MPI.MIN)
 
 
 def record_quantum(tracer: Tracer) -> None:
-    """Record a quantum as an event as long as its CPU time."""
+    """Record a quantum (`miniapps.system.quantum`)."""
     taken = quantum()
     end = tracer.clock()
     tracer.interval(tracer.name(QUANTUM, OTHER), end - taken, end)

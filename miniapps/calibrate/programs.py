@@ -1,7 +1,8 @@
 """Kernels as plans call them: steps of plans, of one rank each, timed call by call (`miniapps.partition.pricing`).
 
 The name of a region has the kernel and its size, `kernel mm own float32 float32 by 3@64x32x128`. `rest@...` is the time
-of a step beyond its kernels; its size: calls, views, copies, and copied bytes.
+of a step beyond its kernels; its size: calls, views, copies, and copied bytes. Names of what was measured while
+something else used the core begin with `disturbed` (`miniapps.system.quantum`).
 
 Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
 of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps.
@@ -30,6 +31,7 @@ from miniapps.partition.pricing.program import program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.pricing.space import Drawn, prepared
 from miniapps.partition.pricing.together import learner_of
+from miniapps.system.quantum import undisturbed
 from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
 from miniapps.untrusted.program import Work, to_json
@@ -38,6 +40,7 @@ TURNS = 2  # timed runs of a step in one round, after one that fills the caches
 STEPS = 5  # steps of all ranks in one round
 WARM = 2  # steps before them, of what was made anew
 ALIKE = 0.05  # difference of shares of a processor
+DISTURBED = "disturbed "  # before the name of a region
 STEP = "step "  # before the plan, in the name of a region
 
 
@@ -59,7 +62,8 @@ def _cases_of(own: Any, drawn: Any, comm, threads: int) -> list[Case]:
 
     def alone(tracer: Tracer) -> None:
         rehearsal = own.rehearsal(drawn, threads)
-        _write(tracer, rehearsal.run())
+        before, seconds = undisturbed(), rehearsal.run()
+        _write(tracer, seconds, good=before and undisturbed())
         rehearsal.close()
 
     def together(tracer: Tracer) -> None:
@@ -124,22 +128,22 @@ def _record(
     optimiser: Adam,
     weights: Sequence[np.ndarray],
 ) -> None:
-    """Run a step TURNS times, and record for each kernel and size the mean time of its calls."""
+    """Run a step TURNS times, and record for each kernel and size the mean time of its calls, of those that nothing
+    disturbed, if there are any."""
     clock, name = tracer.clock, tracer.name("traced")
     rehearsal.run()
-    runs = []
-    for _ in range(TURNS):
-        record_quantum(tracer)
-        runs.append((*rehearsal.run(), clock()))
-    most = max(share for _, _, share, _ in runs)
-    for seconds, rest, share, end in runs:
-        if share < most - ALIKE:  # it was interrupted
+    runs = [rehearsal.run() for _ in range(TURNS)]
+    most = max(ran.share for ran in runs)
+    for ran in runs:
+        if ran.share < most - ALIKE:  # it was interrupted
             continue
-        by: dict[Work, list[float]] = defaultdict(list)
-        for work, each in zip(works, seconds.tolist(), strict=True):
-            by[work].append(each)
-        by[rest_of(counts_of(rehearsal.events))].append(rest)
-        _write(tracer, {work: sum(each) / len(each) for work, each in by.items()}, end)
+        by: dict[bool, dict[Work, list[float]]] = {True: defaultdict(list), False: defaultdict(list)}
+        for work, each, good in zip(works, ran.seconds.tolist(), ran.good.tolist(), strict=True):
+            by[good][work].append(each)
+        by[ran.rested][rest_of(counts_of(rehearsal.events))].append(ran.rest)
+        for good, seconds in by.items():
+            means = {work: sum(each) / len(each) for work, each in seconds.items()}
+            _write(tracer, means if good else {w: s for w, s in means.items() if w not in by[True]}, good)
     elements, calls = [array.size for array in weights], len(works)
     fingerprint, finite, traced = recorded_of(elements, calls)
 
@@ -158,19 +162,20 @@ def _record(
         traced: events,
     }
     for number in range(1, TURNS + 1):
-        record_quantum(tracer)
         for work, call in others.items():
-            begin = clock()
+            before, begin = undisturbed(), clock()
             call(number)
-            _write(tracer, {work: (clock() - begin) / 1e9})
+            taken = (clock() - begin) / 1e9
+            _write(tracer, {work: taken}, before and undisturbed())
 
 
-def _write(tracer: Tracer, seconds: Mapping[Work, float], end: int | None = None) -> None:
-    """Record works that took so long, as if each had ended at `end`, by default now."""
-    end = tracer.clock() if end is None else end
+def _write(tracer: Tracer, seconds: Mapping[Work, float], good: bool) -> None:
+    """Record works that took so long; `good`: nothing disturbed them."""
     for work, each in seconds.items():
+        end = tracer.clock()
         start = end - max(round(1e9 * each), 1)
-        tracer.interval(tracer.name(str(work)), start, end, work.nbytes, work.flops)
+        name = str(work) if good else f"{DISTURBED}{work}"
+        tracer.interval(tracer.name(name), start, end, work.nbytes, work.flops)
 
 
 def _nothing() -> None:

@@ -1,6 +1,7 @@
 """A calibration is an ordinary run: its measurements, records and errors."""
 
 import time
+from itertools import chain, repeat
 from types import SimpleNamespace
 from unittest import mock
 
@@ -18,6 +19,7 @@ from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
 from miniapps.calibrate.run import measure
 from miniapps.runner.main import main
+from miniapps.system import quantum
 
 
 def calibrate(out, *more, shapes=3):
@@ -136,9 +138,9 @@ def test_what_is_sent_is_written_before_each_call(monkeypatch):
 
 def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
     """Every second sample lies between long quanta of work, and takes longer; of one case all do."""
-    slow = []
+    slow = [False]
 
-    def quantum():
+    def taken():
         slow[:] = [next(quanta) // 2 % 2 == 1]
         return 300_000 if slow[0] else 100_000
 
@@ -147,10 +149,10 @@ def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
         while time.thread_time() < end:
             pass
 
-    monkeypatch.setattr(noise, "quantum", quantum)
+    monkeypatch.setattr(noise, "quantum", taken)
     monkeypatch.setattr(noise.Quiet, "wait", lambda self, seconds: True)
     for cases in (3, 2):  # of an even number, each is always or never disturbed
-        quanta = iter(range(-1, 10**6))  # the first is of no sample
+        quanta = iter(range(10**6))
         each = [Case(f"case {k}", call, {}) for k in range(cases)]
         monkeypatch.setattr(run, "kernel_cases", lambda ctx, each=each: each)
         out = tmp_path / str(cases)
@@ -162,12 +164,20 @@ def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
         assert all(each < 0.01 for each in seconds) if cases == 3 else min(seconds) < 0.01 < max(seconds)
 
 
-def test_processors_are_quiet_when_a_quantum_is_as_short_as_before(monkeypatch):
-    taken = iter([100, 119, 121, 90, 109, *[200] * 10**6])
-    monkeypatch.setattr(noise, "quantum", lambda: next(taken))
+def test_a_core_is_undisturbed_when_a_quantum_is_about_as_short_as_before(monkeypatch):
+    taken = iter([100, 124, 126, 80, 101])
+    monkeypatch.setattr(quantum, "quantum", lambda: next(taken))
+    core = quantum.Core()
+    assert [core.undisturbed() for _ in range(5)] == [True, True, False, True, False]
+    assert core.shortest == 80
+
+
+def test_processors_are_waited_for(monkeypatch):
+    answers = chain([True, False, False, True], repeat(False))
+    monkeypatch.setattr(noise, "undisturbed", lambda: next(answers))
     quiet = noise.Quiet(MPI.COMM_SELF)
     assert quiet.wait(60) and (quiet.waits, quiet.at_once) == (1, 1)
-    assert quiet.wait(60) and (quiet.waits, quiet.at_once) == (2, 1)  # after one that took too long
+    assert quiet.wait(60) and (quiet.waits, quiet.at_once) == (2, 1)  # the third time
     assert not quiet.wait(0.01) and (quiet.waits, quiet.at_once) == (3, 1)
 
 

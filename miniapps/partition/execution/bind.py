@@ -40,6 +40,7 @@ from miniapps.partition.execution.bound import (
 from miniapps.partition.execution.partners import carriers_among
 from miniapps.partition.execution.place import Halo, Part, Place, Run, Span, Wanted
 from miniapps.partition.graphs.graph import tensors_in
+from miniapps.partition.planning.early import gathered
 from miniapps.partition.planning.schedule import steps_of
 from miniapps.partition.rules.manual import MANUAL, parsed, read_by
 
@@ -120,7 +121,7 @@ class Binder:
         """Bind a change of cuts."""
         wanted = tuple(self.plan.values[name].cut for name in step.results)
         moved = Moved(step.node, step.operands, step.results, wanted, step.early)
-        axes = axes_of(self.plan.values[step.operands[0]].cut)
+        axes = gathered(*(self.plan.values[names[0]].cut for names in (step.operands, step.results)))
         if step.products and not self.watched and not self.place.padded and carriers_among(self.place.mesh, axes):
             moved = replace(moved, parts=step.parts)
             self.awaited |= dict.fromkeys(step.products, len(self.steps))

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from kernels.allreduce.schedules.block_tree import roots
-from miniapps.partition.cuts.axes import Axis, Cut, Dim, axes_of
+from miniapps.partition.cuts.axes import Axis, Cut, Dim
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Home, Window
 
@@ -51,10 +51,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Next:
-    """The places of a dim that other ranks hold: of those that together hold it, those `first` to `last` - 1 after
+    """The places of a dim that other ranks hold: of those that own other blocks of `axes`, `first` to `last` - 1 after
     this one."""
 
     dim: Dim
+    axes: tuple[str, ...]
     first: int
     last: int
 
@@ -224,7 +225,7 @@ class Place:
 
     def _found(self, wanted: Dim | Halo | Span | Home | Next, n: int) -> np.ndarray:
         if isinstance(wanted, Next):
-            group = self.mesh.group(axes_of((wanted.dim,)), self.rank)
+            group = self.mesh.group(wanted.axes, self.rank)
             at = group.index(self.rank)
             others = [group[(at + k) % len(group)] for k in range(wanted.first, wanted.last)]
             places = [Place(self.axes.values(), self.mesh, other).places(wanted.dim, {}) for other in others]

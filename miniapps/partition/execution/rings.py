@@ -19,7 +19,7 @@ from miniapps.partition.cuts.axes import axes_of, canonical
 from miniapps.partition.execution.bound import Added, Moved
 from miniapps.partition.execution.place import Next, Wanted
 from miniapps.partition.execution.totals import Total
-from miniapps.partition.planning.early import units
+from miniapps.partition.planning.early import gathered, units
 
 if TYPE_CHECKING:
     from miniapps.partition.execution.code import Writer
@@ -112,10 +112,11 @@ def write_arriving(writer: Writer, step: Moved) -> None:
     writer.finish([name for each in step.products for name in each.operands])
     place, (name,), (result,) = writer.bound.place, step.operands, step.results
     value = writer.bound.plan.values[name]
-    others = len(place.mesh.group(axes_of(value.cut), place.rank)) - 1
+    axes = gathered(value.cut, writer.bound.plan.values[result].cut)
+    others = len(place.mesh.group(axes, place.rank)) - 1
     parts: list[tuple[str, Wanted]] = []
     for number, (first, last) in enumerate(pairwise(bounds_of(others, step.parts))):
-        comes: Wanted = (Next(value.cut[0], first + 1, last + 1), *value.cut[1:])
+        comes: Wanted = (Next(value.cut[0], axes, first + 1, last + 1), *value.cut[1:])
         part = f"{result}, part {number + 1}"
         node = f"{step.node}, part {number + 1}"
         writer.move(Moved(node, (name,), (part,), (comes,), early=True))
@@ -148,7 +149,7 @@ def _joined(writer: Writer, pieces: Sequence[tuple[np.ndarray, str]]) -> str:
     variables = [variable for _, variable in ordered]
     whole = writer.put(f"torch.cat(({', '.join(variables)},), 0)", variables)
     rows = np.concatenate([rows for rows, _ in ordered])
-    if (np.diff(rows) == 1).all():
+    if (np.diff(rows) > 0).all():
         return whole
     order = writer.constant(torch.from_numpy(np.argsort(rows)))
     return writer.put(f"{whole}.index_select(0, {order})", [whole])

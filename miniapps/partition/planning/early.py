@@ -286,12 +286,13 @@ def gathers_rows(plan: Plan, step: Reshard, least: int) -> bool:
     if step.kind != "all-gather" or step.early or len(step.operands) > 1:
         return False
     before, after = plan.values[step.operands[0]], plan.values[step.results[0]]
-    return (
-        len(before.cut) == 2
-        and before.cut[1] == after.cut[1]
-        and not axes_of(after.cut[:1])
-        and prod(before.shape) >= 2 * least
-    )
+    return len(before.cut) == 2 and before.cut[1] == after.cut[1] and prod(before.shape) >= 2 * least
+
+
+def gathered(before: Cut, after: Cut) -> tuple[str, ...]:
+    """The axes that cut a value before it is gathered, and not after."""
+    left = axes_of(after)
+    return tuple(axis for axis in axes_of(before) if axis not in left)
 
 
 def multiplies(plan: Plan, step: Compute, name: str) -> bool:

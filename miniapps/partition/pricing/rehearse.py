@@ -1,7 +1,7 @@
 """Times a rank's step without the other ranks: the program that runs, on numbers of the right kind.
 
     rehearsal = Rehearsal(plan, mesh, rank, "layout", inputs)
-    seconds, rest, share = rehearsal.run()
+    ran = rehearsal.run()                # .seconds of each call, .rest between them, what disturbed them
 
 Each call is timed where it stands in the step, with the memory and the caches as the calls before it left them. What
 other ranks would send is zero. No MPI: any rank of any mesh can be rehearsed on one core.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,10 +34,12 @@ from miniapps.partition.pricing.alone import Alone, Nobody, Others
 from miniapps.partition.pricing.dry import dry_run
 from miniapps.partition.pricing.events import KernelCall, Sent
 from miniapps.partition.pricing.talk import Talk, Talks
+from miniapps.system.quantum import undisturbed
 
 SMALL = 0.05  # standard deviation of parameters
 TRIES, EMPTY = 20, 200  # runs and calls by which a clock measures itself
 SHORTEST_S = 1e-9
+EVERY_S = 0.005  # from one quantum of work to the next
 
 
 class Rehearsal:
@@ -66,20 +69,17 @@ class Rehearsal:
         """The events that have a time of their own: kernels and exchanges, in order."""
         return [event for event in self.events if isinstance(event, KernelCall | Sent)]
 
-    def run(self) -> tuple[np.ndarray, float, float]:
-        """Runs the step: (seconds of each of `timed`, seconds of all between them, share of the processor that it got),
-        without the seconds of the clock."""
+    def run(self) -> Ran:
+        """Runs the step."""
         torch.set_num_threads(self.threads)
         self.number += 1
         clock = self._clock
-        clock.taken = []
+        clock.begin()
         with torch.no_grad():
             begin, used = time.perf_counter(), time.process_time()
             self._step(self.parts, self.number)
             whole, used = time.perf_counter() - begin, time.process_time() - used
-        taken = np.array(clock.taken)
-        rest = whole - taken.sum() - len(taken) * clock.around_call
-        return np.maximum(taken - clock.in_call, SHORTEST_S), max(rest, SHORTEST_S), used / whole
+        return clock.end(used / whole)
 
 
 def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[Any]:
@@ -104,11 +104,27 @@ def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[Any]:
     return found
 
 
+class Ran(NamedTuple):
+    """`seconds` of each of `Rehearsal.timed` (n,), and whether nothing disturbed it, `good` (n,); seconds of the `rest`
+    of the step, all between these calls, and whether most of it was undisturbed, `rested`; the `share` of the processor
+    that the step got. All without the seconds of the clock."""
+
+    seconds: np.ndarray
+    good: np.ndarray
+    rest: float
+    rested: bool
+    share: float
+
+
 class Clock:
-    """The seconds of calls, in their order. `in_call`, `around_call`: what the clock adds to each, and beside it."""
+    """The seconds of calls, in their order. `in_call`, `around_call`: what the clock adds to each, and beside it. About
+    every EVERY_S it looks whether something else uses the core."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
+        # (calls so far, whether the core was undisturbed, when the look began and ended)
+        self._looks: list[tuple[int, bool, float, float]] = []
+        self._due = float("inf")
 
         def nothing() -> None:
             pass
@@ -129,6 +145,33 @@ class Clock:
             around_call.append((third - second - recorded) / EMPTY)
         self.in_call, self.around_call = max(min(in_call), 0.0), max(min(around_call), 0.0)
 
+    def begin(self) -> None:
+        """Begin a step."""
+        self.taken, self._looks = [], []
+        self.look()
+
+    def look(self) -> None:
+        """Look whether something else uses the core."""
+        begin = time.perf_counter()
+        good = undisturbed()
+        end = time.perf_counter()
+        self._looks.append((len(self.taken), good, begin, end))
+        self._due = end + EVERY_S
+
+    def end(self, share: float) -> Ran:
+        """What the step took."""
+        self.look()
+        taken, good, rests = np.array(self.taken), np.zeros(len(self.taken), bool), [(0.0, 0), (0.0, 0)]
+        for (first, before, _, begin), (last, after, end, _) in pairwise(self._looks):
+            good[first:last] = fine = before and after
+            rest, calls = rests[fine]
+            between = end - begin - taken[first:last].sum() - (last - first) * self.around_call
+            rests[fine] = rest + between, calls + last - first
+        (disturbed, _), (rest, calls) = rests
+        rested = 2 * calls >= len(taken)
+        rest = rest * len(taken) / max(calls, 1) if rested else rest + disturbed
+        return Ran(np.maximum(taken - self.in_call, SHORTEST_S), good, max(rest, SHORTEST_S), rested, share)
+
     def around(self, function: Callable) -> Callable:
         """`function`, timed."""
         now = time.perf_counter
@@ -136,7 +179,10 @@ class Clock:
         def timed(*args: Any, **kwargs: Any):
             begin = now()
             result = function(*args, **kwargs)
-            self.taken.append(now() - begin)
+            end = now()
+            self.taken.append(end - begin)
+            if end > self._due:
+                self.look()
             return result
 
         return timed

@@ -136,20 +136,22 @@ def test_parts_of_a_product_are_as_many_as_it_has_elements_for():
 
 
 NORMS = Mesh((("m", 4),), (("heads", "m"), ("ff", "m"), ("norms", "m")))
+WIDER = Mesh((("d", 2), ("m", 4)), (("batch", "d"), ("heads", "m"), ("ff", "m"), ("norms", "m")))
 
 
-def test_rows_are_multiplied_while_others_arrive():
-    plan = planned("gpt", "tp+norms")[1]
+@pytest.mark.parametrize("recipe, mesh", [("tp+norms", NORMS), ("dp+tp+norms", WIDER)])
+def test_rows_are_multiplied_while_others_arrive(recipe, mesh):
+    plan = planned("gpt", recipe)[1]
     after = overlapped(plan, "rings", buckets=3, least=1)
     gathers = [step for step in after.steps if isinstance(step, Reshard) and step.products]
     assert len(gathers) == sum(isinstance(step, Reshard) and step.kind == "all-gather" for step in plan.steps)
     for rank, level in ((0, "layout"), (3, "none")):
-        found = [each for each in begun(after, NORMS, level, rank) if isinstance(each[0], Sent)]
+        found = [each for each in begun(after, mesh, level, rank) if isinstance(each[0], Sent)]
         assert len(found) == 2 * len(gathers)  # three other ranks, in two parts
         assert all(first < last for _, first, last in found)  # own rows are multiplied before any arrive
         for (_, _, one), (_, _, other) in zip(found[::2], found[1::2], strict=True):
             assert one < other
-        whole = [e for e in dry_run(plan, NORMS, rank, level) if isinstance(e, Sent) and e.to]
+        whole = [e for e in dry_run(plan, mesh, rank, level) if isinstance(e, Sent) and e.to]
         assert sum(dict(e.to)[peer] for e, *_ in found for peer in dict(e.to)) == sum(
             nbytes for e in whole for _, nbytes in e.to
         )

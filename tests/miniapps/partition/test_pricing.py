@@ -23,6 +23,7 @@ from miniapps.partition.cuts.axes import evenly
 from miniapps.partition.cuts.mesh import Mesh, parse
 from miniapps.partition.planning.plan import plan as plan_of_graph
 from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.pricing import rehearse
 from miniapps.partition.pricing.candidates import candidates
 from miniapps.partition.pricing.dry import dry_run
 from miniapps.partition.pricing.events import KernelCall, Sent
@@ -186,10 +187,26 @@ def test_a_rehearsed_step_has_a_time_for_every_call_of_the_dry_one(text, level):
     (one,) = drawn(f"{text} guarantee={level}", 1)
     plan, mesh, inputs = prepared(one)
     rehearsal = Rehearsal(plan, mesh, mesh.size - 1, level, inputs)
-    seconds, rest, share = rehearsal.run()
+    ran = rehearsal.run()
     events = dry_run(plan, mesh, mesh.size - 1, level)
-    assert len(seconds) == sum(isinstance(event, KernelCall | Sent) for event in events) > 10
-    assert (seconds > 0).all() and rest > 0 and share > 0
+    assert len(ran.seconds) == len(ran.good) == sum(isinstance(e, KernelCall | Sent) for e in events) > 10
+    assert (ran.seconds > 0).all() and ran.rest > 0 and ran.share > 0
+
+
+def test_calls_between_quanta_of_which_one_was_long_are_disturbed(monkeypatch):
+    (one,) = drawn("mlp tp model=2 guarantee=none", 1)
+    plan, mesh, inputs = prepared(one)
+    rehearsal = Rehearsal(plan, mesh, 0, "none", inputs)
+    short = [True, True, False, True, True]
+    looks = iter([*short, *[False] * 10**6])
+    monkeypatch.setattr(rehearse, "undisturbed", lambda: next(looks))
+    monkeypatch.setattr(rehearse, "EVERY_S", 0.0)  # after every call
+    ran = rehearsal.run()
+    assert ran.good[:4].tolist() == [True, False, False, True] and not ran.good[4:].any()
+    assert not ran.rested and ran.rest > 0
+    monkeypatch.setattr(rehearse, "undisturbed", lambda: True)
+    ran = rehearsal.run()
+    assert ran.good.all() and ran.rested
 
 
 @pytest.mark.parametrize("level", ["none", "layout"])
@@ -200,7 +217,7 @@ def test_drawn_numbers_of_a_plan_have_a_price(level):
     events = dry_run(plan, mesh, 1, level)
     rehearsal = Rehearsal(plan, mesh, 1, level, model.inputs(deck))
     assert (
-        len(rehearsal.run()[0])
+        len(rehearsal.run().seconds)
         == len(rehearsal.timed)
         == sum(isinstance(e, KernelCall | Sent) for e in events)
     )

@@ -331,7 +331,7 @@ def test_a_region_with_messages_is_rehearsed_alone():
         mesh = Mesh((("data", n), ("model", 1)), (("batch", "data"), ("features", "model")))
         rehearsal = Rehearsal(found, mesh, n - 1, "layout", [torch.ones(9, 6)])
         for _ in range(2):
-            seconds, rest, _ = rehearsal.run()
+            seconds, _, rest, *_ = rehearsal.run()
             assert len(seconds) == len(rehearsal.timed) and (seconds > 0).all() and rest > 0
         assert sum(each.node.startswith("manual") for each in rehearsal.timed) == 2 * (4 // n)
 
