@@ -44,24 +44,24 @@ def windows(comm, seconds: float) -> np.ndarray:
 
 class Quiet:
     """Waits for processors that nothing else uses, on all ranks of a communicator. `waits`: how often; `at_once`: how
-    often they were so at once."""
+    often they were so at once; `waited`: seconds in all."""
 
     def __init__(self, comm):
         self._comm = comm
         self.waits = self.at_once = 0
+        self.waited = 0.0
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all ranks have a short quantum at the same time, at most `seconds`; returns whether they had.
-        Collective."""
-        end = time.perf_counter() + seconds
+        """Wait until all ranks have a short quantum at the same time, at most `seconds` of rank 0; returns whether they
+        had. Collective."""
+        begin = time.perf_counter()
+        found = self._all_short()
         self.waits += 1
-        if self._all_short():
-            self.at_once += 1
-            return True
-        while not self._comm.bcast(time.perf_counter() > end):
-            if self._all_short():
-                return True
-        return False
+        self.at_once += found
+        while not found and self._comm.bcast(time.perf_counter() < begin + seconds):
+            found = self._all_short()
+        self.waited += time.perf_counter() - begin
+        return found
 
     def _all_short(self) -> bool:
         return self._comm.allreduce(undisturbed(), MPI.MIN)

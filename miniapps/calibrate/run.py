@@ -20,7 +20,7 @@ CALLS = (3, 200)
 NOISE_S = 1.0  # seconds of noise windows in one round
 NOISE_SHARE = 0.25  # the largest share of the budget for the noise windows of one round
 MOST_ROUNDS = 1000
-PATIENCE = 0.25  # of the budget: to wait in one round for processors that nothing else uses
+WAITING, PATIENCE_S = 0.5, 1.0  # to wait for processors that nothing else uses: share of the time, seconds at once
 NOISE = "noise"  # the value of a window, in the step of its number
 
 
@@ -46,7 +46,7 @@ def run(ctx) -> Outcome:
             ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
             if rounds == 0:
                 calls.append(_calls(ctx, case))
-            quiet.wait(PATIENCE * options.budget / len(cases))
+            quiet.wait(min(PATIENCE_S, WAITING * (time.perf_counter() - begin) - quiet.waited))
             measure(ctx, case, calls[number])
         if "noise" in what:
             ctx.begin_step(_step(rounds, len(cases), len(cases)), steps, what="case")

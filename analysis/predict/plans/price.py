@@ -151,8 +151,10 @@ class Prices:
         return self._wholes[calibration.path]
 
     def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:
-        """(replays,) factors of the time of all work, from run to run."""
-        spread = max(LEAST_SPREAD, float(np.nan_to_num(calibration.spread)))
+        """(replays,) factors of the time of all work, from run to run: as of whole steps from round to round, or as of
+        kernels, if no step was measured in two rounds."""
+        known = calibration.spread if np.isnan(calibration.step_spread) else calibration.step_spread
+        spread = max(LEAST_SPREAD, float(np.nan_to_num(known)))
         return np.exp(spread * rng.standard_normal(replays))
 
     def _noisy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +38,9 @@ class Calibration:
     it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
     in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
     in the trace. `cores`: of all ranks together, None if a trace does not say. `steps`: programs that all ranks ran,
-    and the median of a step's seconds. `undisturbed`: share of all calls before and after which a quantum of work was
-    short; a case that has such calls is timed by them alone."""
+    and the median of a step's seconds; `step_spread`: standard deviation of its logarithm between rounds, of all
+    programs together; NaN if none was run in two rounds. `undisturbed`: share of all calls before and after which a
+    quantum of work was short; a case that has such calls is timed by them alone."""
 
     path: str
     size: int
@@ -52,6 +53,7 @@ class Calibration:
     hash: str
     cores: int | None = None
     steps: tuple[tuple[Program, float], ...] = ()
+    step_spread: float = float("nan")
     undisturbed: float = 1.0
 
     def of(self, *prefixes: str) -> pd.DataFrame:
@@ -104,6 +106,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     together = samples["region"].isin(programs.keys())
     steps, samples = samples[together], samples[~together]
     cases = _cases(samples, path)
+    whole = {str(name): _slowest(own) for name, own in steps.groupby("region", sort=False)}
     delays, spinning = _delays(samples)
     shortest = min(map(len, noise.values()))
     return Calibration(
@@ -117,7 +120,8 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         first["environment"],
         hash_of_run(path),
         cores_of(environments),
-        tuple((programs[name], _step(own)) for name, own in steps.groupby("region", sort=False)),
+        tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
+        _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
     )
 
@@ -218,11 +222,20 @@ def _programs(trace) -> dict[str, Program]:
         raise TraceError(str(error)) from None
 
 
-def _step(own: pd.DataFrame) -> float:
-    """The median of a step's seconds, those of the rank that takes longest."""
+def _slowest(own: pd.DataFrame) -> pd.Series:
+    """Seconds of each step of a program, those of the rank that takes longest, by repeat, round and number."""
     number = own.groupby(["rank", "repeat", "step"]).cumcount()
-    slowest = _undisturbed(own).groupby(["repeat", "step", number])["seconds"].max()
-    return max(float(slowest.median()), TICK_S)
+    return _undisturbed(own).groupby(["repeat", "step", number])["seconds"].max()
+
+
+def _step_spread(programs: Iterable[pd.Series]) -> float:
+    """Standard deviation, between rounds, of the logarithm of the median of a program's steps in a round."""
+    squares, freedom = 0.0, 0
+    for steps in programs:
+        rounds = np.log(steps.groupby(level=[0, 1]).median().clip(lower=TICK_S))
+        squares += float(((rounds - rounds.mean()) ** 2).sum())
+        freedom += len(rounds) - 1
+    return float(np.sqrt(squares / freedom)) if freedom else float("nan")
 
 
 def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
