@@ -1,8 +1,8 @@
 """Kernels as plans call them: steps of plans, of one rank each, timed call by call (`miniapps.partition.pricing`).
 
 The name of a region has the kernel and its size, `kernel mm own float32 float32 by 3@64x32x128`. `rest@...` is the time
-of a step beyond its kernels; its size: calls, views, copies, and copied bytes. Names of what was measured while
-something else used the core begin with `disturbed` (`miniapps.system.quantum`).
+of a step beyond its kernels; its size: calls, views, copies, and copied bytes. Names of works begin
+with `disturbed` if something else used the core meanwhile (`miniapps.system.quantum`).
 
 Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
 of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps.
