@@ -259,19 +259,18 @@ def divided_gathers(plan: Plan, buckets: int, least: int) -> Plan:
     these are the products of its rows, with operands that are there; they follow it at once."""
     if plan.stages:
         return plan
-    made = made_by(plan)
+    made, reading = made_by(plan), multiplied(plan)
     instead: dict[int, list[Step]] = {}
     for at, step in enumerate(plan.steps):
         if not isinstance(step, Reshard) or not gathers_rows(plan, step, least):
             continue
         views: set[int] = set()
         products: list[int] = []
-        for number, other in enumerate(plan.steps):
-            if isinstance(other, Compute) and multiplies(plan, other, step.results[0]):
-                first, found = viewed(plan, step_operands(other)[1], made)
-                if first < at:
-                    products.append(number)
-                    views.update(view for view in found if view > at and view not in instead)
+        for number in reading.get(step.results[0], ()):
+            first, found = viewed(plan, step_operands(plan.steps[number])[1], made)
+            if first < at:
+                products.append(number)
+                views.update(view for view in found if view > at and view not in instead)
         if products:
             names = tuple(name for number in products for name in step_results(plan.steps[number]))
             divided = replace(step, early=True, products=names, parts=buckets - 1)
@@ -295,16 +294,16 @@ def gathered(before: Cut, after: Cut) -> tuple[str, ...]:
     return tuple(axis for axis in axes_of(before) if axis not in left)
 
 
-def multiplies(plan: Plan, step: Compute, name: str) -> bool:
-    """Whether a step multiplies the rows of a value by another one, each element in one chain of additions."""
-    operands = step_operands(step)
-    return (
-        step.target == PRODUCT
-        and len(operands) == 2
-        and operands[0] == name
-        and not step.over
-        and not plan.values[step.results[0]].partial
-    )
+def multiplied(plan: Plan) -> dict[str, list[int]]:
+    """The numbers of the steps that multiply the rows of each value by another one, each element in one chain of
+    additions."""
+    found: dict[str, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        if isinstance(step, Compute) and step.target == PRODUCT and not step.over:
+            operands = step_operands(step)
+            if len(operands) == 2 and not plan.values[step.results[0]].partial:
+                found.setdefault(operands[0], []).append(number)
+    return found
 
 
 def units(before: Cut, after: Cut) -> tuple[Dim, Dim, Dim] | None:
