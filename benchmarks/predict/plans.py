@@ -123,7 +123,9 @@ def _last_object(printed: str) -> str:
     return next(line for line in reversed(printed.splitlines()) if line.startswith("{"))
 
 
-def compared(drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[dict], clock: str) -> list[dict]:
+def compared(
+    drawn: Sequence[str], priced: Sequence[dict], launches: Sequence[dict], clock: str
+) -> list[dict]:
     """A row per plan that was priced: predicted quantiles, the medians of the launches, and their shares of steps that
     nothing disturbed."""
     by = {row["title"]: row for row in priced}

@@ -156,7 +156,17 @@ def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
         each = [Case(f"case {k}", call, {}) for k in range(cases)]
         monkeypatch.setattr(run, "kernel_cases", lambda ctx, each=each: each)
         out = tmp_path / str(cases)
-        argv = ["--budget", "1", "--what", "kernels", "--out", str(out), "--no-progress", "--log-level", "error"]
+        argv = [
+            "--budget",
+            "1",
+            "--what",
+            "kernels",
+            "--out",
+            str(out),
+            "--no-progress",
+            "--log-level",
+            "error",
+        ]
         assert main(APP, argv, MPI.COMM_SELF) == 0
         read = read_calibration(out)
         assert 0.3 < read.undisturbed < 0.7

@@ -27,7 +27,10 @@ MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that ra
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
 TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
-QUANTUM, DISTURBED = "quantum", "disturbed "  # region of a fixed work quantum; before the name of a disturbed work
+QUANTUM, DISTURBED = (
+    "quantum",
+    "disturbed ",
+)  # region of a fixed work quantum; before the name of a disturbed work
 LONGER = 1.25  # a quantum beyond so many times the shortest of its rank: something else used the core
 
 
@@ -177,7 +180,9 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
     calls["disturbed"] = np.where(calls["region"].str.contains("@", regex=False), told, by_quanta)
     calls["kind"] = calls["region"].map(kinds)
     calls["region"] = calls["region"].str.removeprefix(DISTURBED)
-    calls = calls[~calls["region"].isin((SHARE, QUANTUM)) & calls["step"].gt(0)].join(parameters, on=["repeat", "step"])
+    calls = calls[~calls["region"].isin((SHARE, QUANTUM)) & calls["step"].gt(0)].join(
+        parameters, on=["repeat", "step"]
+    )
     # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
     return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares

@@ -113,7 +113,9 @@ class Binder:
         self.watched = watched
         self.steps: list[BoundStep] = []
         self.halos: dict[tuple[str, Wanted], str] = {}
-        self.awaited: dict[str, int] = {}  # results of products on rows that arrive, and the step that moves these
+        self.awaited: dict[
+            str, int
+        ] = {}  # results of products on rows that arrive, and the step that moves these
         sends = (step for step in plan.steps if isinstance(step, Send))
         self.tags = {(*step.operands, step.source, step.target): k for k, step in enumerate(sends)}
 
@@ -122,7 +124,12 @@ class Binder:
         wanted = tuple(self.plan.values[name].cut for name in step.results)
         moved = Moved(step.node, step.operands, step.results, wanted, step.early)
         axes = gathered(*(self.plan.values[names[0]].cut for names in (step.operands, step.results)))
-        if step.products and not self.watched and not self.place.padded and carriers_among(self.place.mesh, axes):
+        if (
+            step.products
+            and not self.watched
+            and not self.place.padded
+            and carriers_among(self.place.mesh, axes)
+        ):
             moved = replace(moved, parts=step.parts)
             self.awaited |= dict.fromkeys(step.products, len(self.steps))
         self.steps.append(moved)

@@ -55,7 +55,10 @@ def write(writer: Writer, step: Added) -> None:
         writer.variables[name] = writer.put(f"{whole}.narrow(0, {first}, {length})", [whole])
         writer.operation(replace(product, shapes=((length, columns),)))
         part = replace(
-            part_of(stop - begin), node=f"{step.node}, part {number + 1}", operands=product.results, product=None
+            part_of(stop - begin),
+            node=f"{step.node}, part {number + 1}",
+            operands=product.results,
+            product=None,
         )
         _view(writer, product.results[0], part.shapes[0])
         total = writer.total(part)

@@ -275,7 +275,11 @@ def divided_gathers(plan: Plan, buckets: int, least: int) -> Plan:
             names = tuple(name for number in products for name in step_results(plan.steps[number]))
             divided = replace(step, early=True, products=names, parts=buckets - 1)
             instead |= {number: [] for number in (*views, *products)}
-            instead[at] = [*(plan.steps[k] for k in sorted(views)), divided, *(plan.steps[k] for k in products)]
+            instead[at] = [
+                *(plan.steps[k] for k in sorted(views)),
+                divided,
+                *(plan.steps[k] for k in products),
+            ]
     steps = (one for at, step in enumerate(plan.steps) for one in instead.get(at, [step]))
     return replace(plan, steps=tuple(steps))
 
