@@ -10,11 +10,12 @@ bytes        bytes between nodes in a step, by recipe, beside those that `explai
 model        each model on one and two ranks along batch: ratio of the time per step under layout to that under none; on
              one rank ratio of none to eager torch; processor time, variants in turn; all-reduces, and bytes that a rank
              sends per step
-overlap      (root only) GPT, data and tensor parallel, and U-Net, data parallel, on four network namespaces of one rank
-             each, by rate of their links and guarantee: seconds of a step by the messages that begin early (--overlap),
-             of its computation alone, of its messages alone; and the ratio of the step to the larger of these two, by
-             the clock, variants in turn. The target is 1.15 for the best level. The namespaces share the cores of this
-             machine: on fewer than four cores computation and messages take turns, and no ratio says what machines do
+overlap      (root only) GPT, data and tensor parallel, and U-Net, data parallel, on network namespaces (--nodes) of one
+             rank each, by rate of their links and guarantee: seconds of a step by the messages that begin early
+             (--overlap), of its computation alone, of its messages alone; the ratio of the step to the larger of these
+             two, and of layout to none, by the clock, variants in turn. The target is 1.15 for the best level. The
+             namespaces share the cores of this machine: on fewer cores than nodes computation and messages take turns,
+             and no ratio says what machines do
 pipeline     GPT of four layers as a pipeline of as many ranks, by schedule, the variants in turn: ratio of the time of
              a step under layout to that under none, by the clock; the part of the time in which ranks wait for other
              stages, measured and predicted from model FLOPs
@@ -23,14 +24,16 @@ utilisation  of each model and of GPT with width 512, by the clock and by proces
              the faster product at 512^3, of this suite or of torch, in the same run; forward and backward, without the
              optimiser
 
-Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_steps`.
+Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_steps`. A step that something else on
+the cores disturbed (`miniapps.system.quantum`) is run again, up to 8 times; `undisturbed` is the share of steps that
+in the end were not.
 """
 
 import json
 import statistics
 import sys
 
-from benchmarks.harness.launching import LIBRARIES, mpirun, on_nodes, output_of
+from benchmarks.harness.launching import LIBRARIES, LIMIT_S, mpirun, on_nodes, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
 from jobs.cluster import Cluster, cluster
@@ -67,16 +70,18 @@ CASES = {
     "dp+pp": ("gpt", STAGED, "data=2,stage=2"),
     "tp+pp": ("gpt", STAGED, "model=2,stage=2"),
     "dp+tp+pp": ("gpt", STAGED, "data=1,model=2,stage=2"),
+    "tp+norms+pp": ("gpt", STAGED, "model=2,stage=2"),
+    "dp+tp+norms+pp": ("gpt", STAGED, "data=1,model=2,stage=2"),
     "spatial": ("unet", "height=48,width=32,filters=8", "rows=2,columns=2"),
     "expert": ("moe", "tokens=64,width=64,hidden=128,capacity=32", "data=4"),
 }
-NODES = 4
+NODES = 4  # of the bytes
 LINKS = ("100mbit", "1gbit")  # for the overlap
 COMPUTING, COMMUNICATING = "computing alone", "communicating alone"
 OVERLAPPED = {
-    "gpt, dp": ("gpt", "batch=data", "data=4"),
-    "gpt, tp": ("gpt", "heads=model,ff=model", "model=4"),
-    "unet, dp": ("unet", "batch=data", "data=4"),
+    "gpt, dp": ("gpt", "batch=data", "data"),
+    "gpt, tp": ("gpt", "heads=model,ff=model", "model"),
+    "unet, dp": ("unet", "batch=data", "data"),
 }
 LIMIT = 0.05  # of the bytes that `explain` counts
 TIMEOUT_S = 400.0
@@ -117,6 +122,7 @@ def model(options) -> list[dict]:
                 median = statistics.median(found["wall"][level])
                 row(f"{level}, s per step", median, found["wall"][level])
                 row(f"{level}, utilisation", found["flops"] / (median * ranks * max(found["rates"].values())))
+            row("undisturbed", min(found["undisturbed"].values()))
             row("all-reduces per step", found["allreduces"])
             row("bytes per step, of a rank", found["nbytes"])
     return rows
@@ -144,11 +150,19 @@ def pipeline(options) -> list[dict]:
             )
             rows.append({"what": what, "figure": "waits, predicted", "value": predicted})
             for level in ("none", "layout"):
-                wall, waits = (found[kind][f"{level}, {schedule}"] for kind in ("wall", "waits"))
-                rows.append(
-                    {"what": what, "figure": f"{level}, s per step", "value": spread(wall), "raw": wall}
+                wall, waits, free = (
+                    found[kind][f"{level}, {schedule}"] for kind in ("wall", "waits", "undisturbed")
                 )
-                rows.append({"what": what, "figure": f"{level}, waits", "value": spread(waits), "raw": waits})
+                for figure, values in (("s per step", wall), ("waits", waits)):
+                    rows.append(
+                        {
+                            "what": what,
+                            "figure": f"{level}, {figure}",
+                            "value": spread(values),
+                            "undisturbed": free,
+                            "raw": values,
+                        }
+                    )
     return rows
 
 
@@ -215,13 +229,14 @@ def overlap(options) -> list[dict]:
     rows = []
     for link in options.links:
         try:
-            with cluster(nodes=NODES, link=link) as nodes:
-                for what, (name, carriers, mesh) in OVERLAPPED.items():
-                    sizes = options.overlap_sizes or DECKS[name]
+            with cluster(nodes=options.nodes, link=link) as nodes:
+                for what, (name, carriers, axis) in OVERLAPPED.items():
+                    sizes, mesh = options.overlap_sizes or DECKS[name], f"{axis}={options.nodes}"
                     words = [*STEPS, "early", name, sizes, carriers, mesh, str(options.rounds), "--quiet"]
-                    text = on_nodes(nodes, words, NODES, 1, options.mpi, TIMEOUT_S)
+                    text = on_nodes(nodes, words, options.nodes, 1, options.mpi, LIMIT_S)
+                    found = json.loads(text.splitlines()[-1])
                     rows += overlaps(
-                        f"{what}, {NODES} nodes, {link}", json.loads(text.splitlines()[-1])["wall"]
+                        f"{what}, {options.nodes} nodes, {link}", found["wall"], found["undisturbed"]
                     )
         except ClusterError as error:
             print(f"python -m benchmarks.apps.partition overlap: {error}", file=sys.stderr)
@@ -229,9 +244,17 @@ def overlap(options) -> list[dict]:
     return rows
 
 
-def overlaps(what: str, wall: dict[str, list[float]]) -> list[dict]:
+def overlaps(what: str, wall: dict[str, list[float]], undisturbed: dict[str, float]) -> list[dict]:
     """The rows of one launch, whose ways are "GUARANTEE, WAY"."""
-    rows = []
+    rows = [
+        {
+            "what": what,
+            "figure": f"layout / none, {way.removeprefix('none, ')}",
+            "value": ratio(wall[other], seconds),
+        }
+        for way, seconds in wall.items()
+        if way.startswith("none, ") and (other := way.replace("none", "layout", 1)) in wall
+    ]
     for level in dict.fromkeys(way.partition(", ")[0] for way in wall):
         ways = {
             way.removeprefix(f"{level}, "): each for way, each in wall.items() if way.startswith(f"{level}, ")
@@ -239,7 +262,13 @@ def overlaps(what: str, wall: dict[str, list[float]]) -> list[dict]:
         larger = [max(both) for both in zip(ways[COMPUTING], ways[COMMUNICATING], strict=True)]
         for way, seconds in ways.items():
             rows.append(
-                {"what": f"{what}, {level}", "figure": f"{way}, s", "value": spread(seconds), "raw": seconds}
+                {
+                    "what": f"{what}, {level}",
+                    "figure": f"{way}, s",
+                    "value": spread(seconds),
+                    "undisturbed": undisturbed[f"{level}, {way}"],
+                    "raw": seconds,
+                }
             )
             if way not in (COMPUTING, COMMUNICATING):
                 figure = f"{way} / the larger part alone"
@@ -274,6 +303,7 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--overlap-sizes", help="sizes of all models of the part overlap, instead of their decks'"
     )
+    parser.add_argument("--nodes", type=int, default=NODES, help="of the part overlap (default %(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps of the part bytes (default %(default)s)")
     parser.add_argument(
         "--mpi",

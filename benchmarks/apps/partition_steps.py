@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ from mpi4py import MPI
 
 from benchmarks.apps.partition import COMMUNICATING, COMPUTING
 from benchmarks.harness.results import add_quiet
-from benchmarks.harness.turns import in_turn
+from benchmarks.harness.turns import in_turn, undisturbed
 from jobs.cluster.traffic import HEADERS
 from kernels.contract import matmul
 from kernels.progress import Progress
+from miniapps.calibrate.noise import Quiet
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, pairs, parse
 from miniapps.partition.execution.learn import Learner
@@ -74,6 +76,16 @@ class Case:
         return program, Learner(program, whole)
 
 
+def in_quiet_turn(comm, ways: dict, rounds: int, quiet: bool) -> tuple[dict[str, list], dict[str, float]]:
+    """As `in_turn`, calling each of `ways` again until nothing disturbs it; and the share of undisturbed results."""
+    free = Quiet(comm)
+    turns = in_turn({way: partial(undisturbed, free, call) for way, call in ways.items()}, rounds, quiet)
+    return (
+        {way: [value for value, _ in taken] for way, taken in turns.items()},
+        {way: sum(good for _, good in taken) / len(taken) for way, taken in turns.items()},
+    )
+
+
 def times(case: Case, rounds: int, quiet: bool) -> dict:
     """Seconds of a step under `none`, under `layout`, and of eager torch on one rank, in turn."""
     comm, ways, programs = case.comm, {}, {}
@@ -98,7 +110,7 @@ def times(case: Case, rounds: int, quiet: bool) -> dict:
     a, b = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     for variant in PRODUCTS:
         ways[variant] = lambda variant=variant: matmul(a, b, variant=variant, threads=1)
-    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet)
+    found, shares = in_quiet_turn(comm, {way: measured(call) for way, call in ways.items()}, rounds, quiet)
     rates = {v: 2 * PRODUCT**3 / min(cpu for cpu, _ in found.pop(v)) for v in PRODUCTS}
     crossing = [total.nbytes for total in programs["layout"].totals if total.nbytes]
     exchanged = sum(exchange.nbytes for exchange in programs["layout"].exchanges)
@@ -107,6 +119,7 @@ def times(case: Case, rounds: int, quiet: bool) -> dict:
     return {
         "seconds": {way: [cpu for cpu, _ in taken] for way, taken in found.items()},
         "wall": {way: [wall for _, wall in taken] for way, taken in found.items()},
+        "undisturbed": shares,
         "flops": model_flops(case.graph),
         "rates": rates,
         "allreduces": len(crossing),
@@ -146,7 +159,7 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
                 return seconds, mine / seconds
 
             ways[f"{level}, {schedule}"] = measured
-    found = in_turn(ways, rounds, quiet)
+    found, undisturbed_shares = in_quiet_turn(comm, ways, rounds, quiet)
     for program in programs:
         program.free()
     shares = {way: np.array([share for _, share in taken]) for way, taken in found.items()}
@@ -154,6 +167,7 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
         "wall": {way: [seconds for seconds, _ in taken] for way, taken in found.items()},
         "waits": {way: (comm.allreduce(share) / comm.size).tolist() for way, share in shares.items()},
         "predicted": predicted,
+        "undisturbed": undisturbed_shares,
     }
 
 
@@ -186,10 +200,10 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
         alone = Rehearsal(case.plan, case.mesh, comm.rank, level, inputs)
         ways[f"{level}, {COMPUTING}"] = measured(alone.run)
         ways[f"{level}, {COMMUNICATING}"] = measured(lambda sums=sums, moves=moves: sent_alone(sums, moves))
-    found = in_turn(ways, rounds, quiet)
+    found, shares = in_quiet_turn(comm, ways, rounds, quiet)
     for program in programs:
         program.free()
-    return {"wall": found}
+    return {"wall": found, "undisturbed": shares}
 
 
 def sent_alone(sums, moves) -> None:

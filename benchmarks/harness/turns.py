@@ -6,6 +6,10 @@ import time
 from kernels.timing import in_turn as in_turn
 
 SAMPLES, SAMPLE_S = 7, 0.02
+PATIENCE_S, TRIES = (
+    0.3,
+    8,
+)  # to wait for free processors before a call of all ranks, and calls until nothing disturbs one
 
 
 def timed(call, repeats: int) -> float:
@@ -23,6 +27,16 @@ def samples(call, quick: bool = False) -> list[float]:
         return [once]
     repeats = max(1, int(SAMPLE_S / timed(call, max(1, int(SAMPLE_S / 10 / once)))))
     return [timed(call, repeats) for _ in range(SAMPLES)]
+
+
+def undisturbed(quiet, call):
+    """(what `call` returns, True), called again until nothing else used the processors of any rank before and after it
+    (`quiet`: miniapps.calibrate.noise.Quiet); after TRIES calls what the last one returned, and False. Collective."""
+    for _ in range(TRIES):
+        free, found = quiet.wait(PATIENCE_S), call()
+        if quiet.now() and free:
+            return found, True
+    return found, False
 
 
 def ratio(numerators, denominators) -> dict[str, float]:

@@ -55,15 +55,16 @@ class Quiet:
         """Wait until all ranks have a short quantum at the same time, at most `seconds` of rank 0; returns whether they
         had. Collective."""
         begin = time.perf_counter()
-        found = self._all_short()
+        found = self.now()
         self.waits += 1
         self.at_once += found
         while not found and self._comm.bcast(time.perf_counter() < begin + seconds):
-            found = self._all_short()
+            found = self.now()
         self.waited += time.perf_counter() - begin
         return found
 
-    def _all_short(self) -> bool:
+    def now(self) -> bool:
+        """Whether all ranks have a short quantum. Collective."""
         return self._comm.allreduce(undisturbed(), MPI.MIN)
 
 

@@ -65,7 +65,7 @@ class Cuts:
         "each rank stores a part of the parameters), sp (tokens), dp+sp, tp+sp, tp+norms (as Megatron-LM: tokens where "
         "heads are whole), dp+tp+norms, tp+vocabulary, dp+tp+vocabulary, "
         "spatial (rows and columns of images), dp+spatial, expert, pp (layers, one after the other), dp+pp, tp+pp, "
-        "dp+tp+pp; auto: the first of these with the axes of --mesh",
+        "dp+tp+pp, tp+norms+pp, dp+tp+norms+pp; auto: the first of these with the axes of --mesh",
         role="method",
         effect="ownership",
         flag="--recipe",

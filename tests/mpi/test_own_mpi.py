@@ -62,6 +62,14 @@ def test_stages_of_an_own_module_have_one_hash():
     assert len({digest for digest, _ in found}) == 1 and max(error for _, error in found) < 1e-5
 
 
+def test_cut_norms_of_an_own_module_have_one_hash():
+    named = ["--inputs", "int64[batch:6,tokens:5] int64[batch:6,tokens:5]"]
+    options = [f"{FILE}:Encoder", *named, "--axes", "batch,features,norms"]
+    meshes = ((1, "tp+norms", "model=1"), (3, "tp+norms", "model=3"), (4, "dp+tp+norms", "data=2,model=2"))
+    found = [ran(n, *options, "--recipe", recipe, "--mesh", mesh) for n, recipe, mesh in meshes]
+    assert len({digest for digest, _ in found}) == 1 and max(error for _, error in found) < 1e-5
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_one_hash_on_every_mesh(name):
     second = {"dp": "data", "tp": "model", "spatial": "rows", "zero": "data"}[MODULES[name][2][1]]

@@ -43,6 +43,21 @@ def test_other_models_have_one_hash(name, problem, meshes):
     assert len(found(name, problem, meshes)) == 1
 
 
+def test_cut_norms_have_one_hash_on_any_number_of_stages():
+    problem = GPT.replace("stage", "norms,stage")
+    meshes = [
+        "s=1:stage",
+        "m=2:heads+ff+norms,s=2:stage",
+        "m=3:heads+ff+norms/5",
+        "s=3:stage,d=1:batch//gpipe",
+    ]
+    assert len(found("gpt", problem, meshes)) == 1
+    assert (
+        len(found("gpt", problem, ["m=2:heads+ff+norms,s=2:stage//circular", "s=2:stage"], library="openmpi"))
+        == 1
+    )
+
+
 def test_the_other_library_has_the_same_hash():
     meshes = ["s=1:stage", "s=3:stage", "s=2:stage//circular", "s=2:stage//gpipe"]
     by = [found("mlp", MLP, meshes, ranks=3, library=library) for library in LIBRARIES]

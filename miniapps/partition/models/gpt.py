@@ -65,6 +65,14 @@ class GPTModel(MeshModel):
         "dp+pp": {"batch": "data", "stage": "stage"},
         "tp+pp": {"heads": "model", "ff": "model", "stage": "stage"},
         "dp+tp+pp": {"batch": "data", "heads": "model", "ff": "model", "stage": "stage"},
+        "tp+norms+pp": {"heads": "model", "ff": "model", "norms": "model", "stage": "stage"},
+        "dp+tp+norms+pp": {
+            "batch": "data",
+            "heads": "model",
+            "ff": "model",
+            "norms": "model",
+            "stage": "stage",
+        },
     }
     BLOCKS: ClassVar = {"tokens": "token_blocks", "norms": "token_blocks", "vocabulary": "vocabulary_blocks"}
     TOGETHER = (("batch", "stored"), ("heads", "ff", "norms"))

@@ -14,7 +14,7 @@ EXAMPLE = "float32[32,784] int64[32]"
 ONE = re.compile(r"\s*(?P<dtype>\w+)\[(?P<dims>[^][]*)\]\s*")
 DIM = re.compile(r"\s*(?:(?P<axis>[a-zA-Z]\w*)\s*:\s*)?(?P<size>[1-9][0-9]{0,11})\s*")
 BATCH = "batch"
-RESERVED = ("features", "stored", "stage")  # axes of recipes
+RESERVED = ("features", "norms", "stored", "stage")  # axes of recipes
 INTEGERS = 2  # random integers are below: they are valid numbers of classes and of rows of any table
 
 

@@ -20,14 +20,20 @@ from miniapps.partition.own.stages import layers_of
 from miniapps.partition.planning.pairs import FEATURES, Pairs, best
 from miniapps.partition.planning.recipes import STORED
 
+NORMS = "norms"  # the dim that --inputs names beside batch, where no features are cut
+ALL = (
+    "dp", "tp", "dp+tp", "zero", "spatial", "dp+spatial", "tp+norms", "dp+tp+norms", "pp", "dp+pp", "tp+pp", "dp+tp+pp",
+    "tp+norms+pp", "dp+tp+norms+pp",
+)  # fmt: skip
 BLOCKS = 8  # the default number of blocks along an axis, if it has as many elements
 
 
 class OwnProblem(Problem):
     """The module FILE.py:NAME with its inputs; exported when it is made.
 
-    Axes: those that --inputs names, else `batch`; `features` of pairs of linear layers; `stored` rows of parameters;
-    `stage` of layers (`own.stages`). `parts`: micro-batches of a step, and `named`: its layers, of the options.
+    Axes: those that --inputs names, else `batch`; `features` of pairs of linear layers, and `norms` for the dim that
+    --inputs names beside batch, if it is one, where they are whole; `stored` rows of parameters; `stage` of layers
+    (`own.stages`). `parts`: micro-batches of a step, and `named`: its layers, of the options.
     `notes`: sentences about what the recipes cut. Raises UsageError if module, inputs or loss are none, and ExportError
     if the step cannot be captured.
     """
@@ -62,6 +68,13 @@ class OwnProblem(Problem):
         return best(self.graph)
 
     @cached_property
+    def _between(self) -> str:
+        """The dim that `norms` cuts, between pairs; "" without pairs, and if --inputs names none or several beside
+        batch."""
+        others = [axis for axis in self.given.extents() if axis != BATCH]
+        return others[0] if len(others) == 1 and self.pairs.found else ""
+
+    @cached_property
     def _extents(self) -> dict[str, int]:
         extents = self.given.extents()
         if BATCH in extents:
@@ -70,6 +83,8 @@ class OwnProblem(Problem):
             extents[STAGE] = len(self.stages)
         if self.pairs.found:
             extents[FEATURES] = self.pairs.extent
+        if self._between:
+            extents[NORMS] = extents[self._between]
         rows = [s.tensor.shape[0] for s in self.graph.sources if s.kind == "parameter" and s.tensor.shape]
         return extents | {STORED: max(rows, default=1)}
 
@@ -79,21 +94,27 @@ class OwnProblem(Problem):
         others = {axis: axis for axis in self.given.extents() if axis != BATCH}
         samples = {BATCH: "data"} if BATCH in self._extents else {}
         features = {FEATURES: "model"} if FEATURES in self._extents else {}
+        norms = features | {NORMS: "model"} if self._between else {}
         found = {"dp": samples, "tp": features, "dp+tp": {}, "zero": {}, "spatial": others, "dp+spatial": {}}
         if samples:
             found["zero"] = samples | {STORED: "data"}
             found["dp+tp"] = samples | features if features else {}
             found["dp+spatial"] = samples | others if others else {}
+        found |= {"tp+norms": norms, "dp+tp+norms": samples | norms if samples and norms else {}}
         if self.stages:
             whole = {"pp": {}, "dp+pp": samples, "tp+pp": features}
             whole["dp+tp+pp"] = samples | features if samples and features else {}
+            whole |= {f"{name}+pp": found[name] for name in ("tp+norms", "dp+tp+norms")}
             found |= {name: cut | {STAGE: STAGE} for name, cut in whole.items() if cut or name == "pp"}
         return {name: carriers for name, carriers in found.items() if carriers}
 
     @property
     def TOGETHER(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
-        """Samples and stored rows never cut one value."""
-        return ((BATCH, STORED),) if BATCH in self._extents else ()
+        """Samples and stored rows never cut one value, nor features and what is cut where they are whole."""
+        stored = ((BATCH, STORED),) if BATCH in self._extents else ()
+        return (*stored, (FEATURES, NORMS)) if self._between else stored
+
+    LATER = (NORMS,)
 
     def module(self, deck: Any) -> Any:
         return self._module
@@ -107,8 +128,11 @@ class OwnProblem(Problem):
     def layers(self, deck: Any) -> tuple[str, ...]:
         return self.stages
 
-    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | None]]:
-        found: dict[str | int, Sequence[str | None]] = dict(enumerate(self.given.dims))
+    def annotations(self, deck: Any) -> Mapping[str | int, Sequence[str | tuple[str, ...] | None]]:
+        found: dict[str | int, Sequence[str | tuple[str, ...] | None]] = {
+            k: tuple((axis, NORMS) if axis and axis == self._between else axis for axis in dims)
+            for k, dims in enumerate(self.given.dims)
+        }
         return found | dict(self.pairs.annotations())
 
     def require(self, recipe: str) -> None:
@@ -116,21 +140,26 @@ class OwnProblem(Problem):
         if recipe in self.RECIPES:
             return
         there = f"this module has {', '.join(self.RECIPES) or 'none'}"
-        if recipe in ("pp", "dp+pp", "tp+pp", "dp+tp+pp") and not self.stages:
+        if recipe not in ALL:
+            raise ChoiceError(f"unknown recipe {recipe!r}; {there}")
+        words = recipe.split("+")
+        if "pp" in words and not self.stages:
             raise ChoiceError(f"--recipe {recipe}: no layers are stages: {self.unstaged}; {there}")
-        if recipe in ("tp", "dp+tp", "tp+pp", "dp+tp+pp") and not self.pairs.found:
+        if "tp" in words and not self.pairs.found:
             reasons = "; ".join(f"{key}: {why}" for key, why in self.pairs.reasons.items())
             why = reasons or "it has no linear layers in its forward pass"
             raise ChoiceError(f"--recipe {recipe}: no two linear layers form a pair ({why}); {there}")
-        if recipe in ("spatial", "dp+spatial"):
+        if "norms" in words and not self._between:
+            raise ChoiceError(
+                f"--recipe {recipe}: name one dim beside batch in --inputs, as in int64[batch:8,tokens:16]; {there}"
+            )
+        if "spatial" in words and not set(self.given.extents()) - {BATCH}:
             raise ChoiceError(
                 f"--recipe {recipe}: name the dims to cut in --inputs, as in float32[batch:4,3,rows:32,32]; {there}"
             )
-        if recipe in ("dp", "zero", "dp+tp", "dp+pp", "dp+tp+pp"):
-            raise ChoiceError(
-                f"--recipe {recipe}: no input has a dim batch; name it in --inputs, batch:32; {there}"
-            )
-        raise ChoiceError(f"unknown recipe {recipe!r}; {there}")
+        raise ChoiceError(
+            f"--recipe {recipe}: no input has a dim batch; name it in --inputs, batch:32; {there}"
+        )
 
     def notes(self, names: Sequence[str]) -> list[str]:
         """Sentences about the inputs, and about the pairs if `names` has features."""

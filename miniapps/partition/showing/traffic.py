@@ -189,8 +189,11 @@ class Counter:
         for old, new in ((values[o], values[r]) for o, r in zip(step.operands, step.results, strict=True)):
             lacking = self.elements(new.cut) - self.shared(old.cut, new.cut)
             total += self.total(lacking * executing) * ITEMSIZE[new.dtype]
-            if old.cut != new.cut:
-                moved |= {a for dim in (*old.cut, *new.cut) for _, a in placed(dim)}
+            before, after = (
+                {(dim, *one) for dim, factors in enumerate(cut) for one in placed(factors)}
+                for cut in (old.cut, new.cut)
+            )
+            moved |= {axis for *_, axis in before ^ after}
         axes = tuple(name for name in self.axes if name in moved)
         return Traffic(step.kind, axes, self.ranks(axes), total)
 

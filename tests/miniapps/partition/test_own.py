@@ -64,6 +64,18 @@ def test_tensor_parallel_pairs_layers_as_megatron_does(capsys):
     )
 
 
+def test_cut_norms_of_a_named_dim_gather_and_scatter_as_often_as_megatron(capsys):
+    named = "int64[batch:6,tokens:5] int64[batch:6,tokens:5]"
+    for recipe, mesh in (("tp+norms", "model=2"), ("dp+tp+norms", "data=3,model=2")):
+        found = explained(capsys, "Encoder", "--inputs", named, "--recipe", recipe, "--mesh", mesh)
+        calls = [
+            (row["kind"], row["ranks"], row["calls"])
+            for row in found["collectives"]
+            if row["kind"] != "all-reduce"
+        ]
+        assert sorted(calls) == [("all-gather", 2, 8), ("reduce-scatter", 2, 8)]
+
+
 def test_the_middle_of_three_layers_pairs_with_the_first(capsys):
     options = ["--loss", "cross_entropy", "--inputs", CLASSES, "--recipe", "dp+tp"]
     found = explained(capsys, "Perceptron", *options)
@@ -144,6 +156,17 @@ REFUSED = [
     ("Refused", ("--inputs", "float32[99999999999,99999999999]"), "needs too much memory"),
     ("Refused", (*MEAN, "--recipe", "tp"), "layer.weight: its input comes from input 0"),
     ("Refused", (*MEAN, "--recipe", "spatial"), "name the dims to cut in --inputs"),
+    (
+        "Encoder",
+        ("--inputs", TOKENS, "--recipe", "tp+norms"),
+        "name one dim beside batch in --inputs, as in int64[batch:8,tokens:16]; this module has dp, tp",
+    ),
+    (
+        "Encoder",
+        ("--inputs", "int64[6,tokens:5] int64[6,tokens:5]", "--recipe", "dp+tp"),
+        "no input has a dim batch",
+    ),
+    ("Refused", ("--inputs", "float32[norms:6,6]"), "norms"),
     ("Refused", (*MEAN, "--recipe", "expert"), "unknown recipe 'expert'"),
     ("Refused", (*MEAN, "--size", "width=3"), "belongs to models of this package"),
     ("Refused", (*MEAN, "--mesh", "data=7"), "has 6 blocks"),

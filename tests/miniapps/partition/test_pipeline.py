@@ -10,7 +10,7 @@ import torch
 from miniapps.partition.capture.export import ExportError, export
 from miniapps.partition.capture.shapes import graph_of
 from miniapps.partition.commands import main
-from miniapps.partition.cuts.axes import AxisError, evenly
+from miniapps.partition.cuts.axes import AxisError, axes_of, evenly
 from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse
 from miniapps.partition.cuts.steps import BACKWARD, FORWARD, Receive, Send, step_operands, step_results
 from miniapps.partition.graphs.repeat import joins, split
@@ -122,6 +122,19 @@ def test_between_two_stages_pass_one_activation_and_one_gradient_for_each_micro_
     )
     (shape,) = {plan.values[step.operands[0]].shape for step in sends}
     assert shape == (2, 8, 16)
+
+
+def test_of_cut_norms_each_rank_sends_its_tokens_to_the_next_stage():
+    cut, whole = (
+        [
+            axes_of(plan.values[step.operands[0]].cut)
+            for step in plan.steps
+            if isinstance(step, Send) and step.operands[0] != plan.loss
+        ]
+        for plan in (planned("tp+norms+pp"), planned("tp+pp"))
+    )
+    assert set(cut) == {("norms",)} and set(whole) == {()}
+    assert len(cut) == len(whole)
 
 
 def test_one_each_frees_activations_early():
