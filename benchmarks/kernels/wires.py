@@ -25,7 +25,19 @@ CODECS = [
     "fp8:scale=match",
     "int8",
 ]
-CODECS += ["int16", "table:n=8", "table:n=4", "table:n=2", "table:n=1", "sign"]
+CODECS += [
+    "int16",
+    "int4",
+    "int4:rotate=on",
+    "e2m1",
+    "e2m1:rotate=on",
+    "e3m0",
+    "table:n=8",
+    "table:n=4",
+    "table:n=2",
+    "table:n=1",
+    "sign",
+]
 LEAST = 1e-3  # seconds of a sample, at least
 
 

@@ -91,7 +91,7 @@ __device__ inline unsigned get_code(const u8 *stream, int i) {
     return (low | high << 8) >> shift & ((1u << BITS) - 1);
 }
 
-// Codecs: bytes of the head, `encode` by all threads of a block, `value`: element i times `by`.
+// Codecs: bytes of the head, `encode` by all threads of a block, `value`: element i of m times `by`.
 
 template <typename As>
 struct Cast {
@@ -103,7 +103,7 @@ struct Cast {
             put(out + sizeof(Code) * i, Code(As::code(nan ? x[i] : x[i] * by)));
         }
     }
-    __device__ static float value(const u8 *data, int i, float by) {
+    __device__ static float value(const u8 *data, int i, int, float by) {
         const u8 *at = data + sizeof(Code) * i;
         return As::value(Code(sizeof(Code) == 1 ? *at : get_short(at))) * by;
     }
@@ -122,7 +122,7 @@ struct Whole {
             for (int b = 0; b < (BITS + 1) / 8; ++b) out[4 + (BITS + 1) / 8 * i + b] = u8(whole >> (8 * b));
         }
     }
-    __device__ static float value(const u8 *data, int i, float by) {
+    __device__ static float value(const u8 *data, int i, int, float by) {
         const u8 *at = data + 4 + (BITS + 1) / 8 * i;
         const int whole = BITS == 7 ? int(static_cast<signed char>(*at)) : int(static_cast<short>(get_short(at)));
         return float(whole) * get_float(data) * by;
@@ -152,7 +152,7 @@ struct Sign {
         }
         put_stream<1>(out + 8, m, [&](int i) { return bits_of_float(x[i]) >> 31; });
     }
-    __device__ static float value(const u8 *data, int i, float by) {
+    __device__ static float value(const u8 *data, int i, int, float by) {
         return get_float(data + 4 * get_code<1>(data + 8, i)) * by;
     }
 };
@@ -197,10 +197,67 @@ struct Table {
             return unsigned(place) | bits_of_float(x[i]) >> 31 << (BITS - 1);
         });
     }
-    __device__ static float value(const u8 *data, int i, float by) {
+    __device__ static float value(const u8 *data, int i, int, float by) {
         const unsigned code = get_code<BITS>(data + HEAD, i);
         const float entry = widen(bfloat16{get_short(data + 2 * (code & (ENTRIES - 1)))}) * by;
         return code >> (BITS - 1) ? -entry : entry;
+    }
+};
+
+constexpr int CELL = 4096, GROUP = 32;  // elements of a cell, at most; that a rotation mixes
+
+__device__ inline void rotate(float *x) {
+    for (int apart = 1; apart < GROUP; apart *= 2)
+        for (int i = 0; i < GROUP; ++i)
+            if (!(i & apart)) {
+                const float a = x[i], b = x[i + apart];
+                x[i] = a + b;
+                x[i + apart] = a - b;
+            }
+}
+
+// Blocks of BLOCK elements, a thread for each; a thread rotates a group.
+template <typename As, int BLOCK, bool ROTATES>
+struct Four {
+    using Head = typename As::Head;
+    static constexpr int TOP = 0;
+    __device__ static const u8 *stream(const u8 *data, int m) { return data + sizeof(Head) * ((m + BLOCK - 1) / BLOCK); }
+    __device__ static Head get(const u8 *at) { return Head(sizeof(Head) == 1 ? *at : get_short(at)); }
+    __device__ static void encode(const float *x, int m, float, u8 *out) {
+        __shared__ float turned[CELL];
+        __shared__ Head heads[CELL / GROUP];
+        for (int first = GROUP * int(threadIdx.x); first < m; first += GROUP * THREADS) {
+            const int count = m - first < GROUP ? m - first : GROUP;
+            float group[GROUP];
+            for (int l = 0; l < count; ++l) group[l] = x[first + l];
+            if (ROTATES && count == GROUP) rotate(group);
+            for (int l = 0; l < count; ++l) turned[first + l] = group[l];
+        }
+        __syncthreads();
+        for (int b = int(threadIdx.x); b * BLOCK < m; b += THREADS) {
+            int largest = 0;
+            for (int i = b * BLOCK; i < m && i < (b + 1) * BLOCK; ++i) {
+                const int magnitude = magnitude_of(turned[i]);
+                largest = magnitude > largest ? magnitude : largest;
+            }
+            heads[b] = largest < INFINITE ? As::head_of(largest) : As::NAN_HEAD;
+            put(out + sizeof(Head) * b, heads[b]);
+        }
+        __syncthreads();
+        put_stream<4>(const_cast<u8 *>(stream(out, m)), m, [&](int i) {
+            const Head head = heads[i / BLOCK];
+            return head == As::NAN_HEAD ? 0u : As::code(turned[i] * As::inverse_of(head)) & 15u;
+        });
+        __syncthreads();  // the next call may write `turned`
+    }
+    __device__ static float value(const u8 *data, int i, int m, float by) {
+        const float scale = As::scale_of(get(data + sizeof(Head) * (i / BLOCK)));
+        const u8 *codes = stream(data, m);
+        if (!ROTATES || i >= m / GROUP * GROUP) return As::value(get_code<4>(codes, i)) * scale * by;
+        float group[GROUP];
+        for (int l = 0; l < GROUP; ++l) group[l] = As::value(get_code<4>(codes, i / GROUP * GROUP + l));
+        rotate(group);
+        return group[i % GROUP] * (scale * (1.0f / GROUP)) * by;
     }
 };
 
@@ -231,7 +288,7 @@ encode(const float *x, const i64 *starts, const u8 *plain, const i64 *offsets, u
     if (SCALE == MATCH) {
         double squares[2];
         two_sums(m, squares, [&](int decoded, int i) {
-            const double value = decoded ? CODEC::value(data + FACTOR, i, 1.0f) : x[i];
+            const double value = decoded ? CODEC::value(data + FACTOR, i, m, 1.0f) : x[i];
             return value * value;
         });
         if (threadIdx.x == 0) put(data, factor_of(squares[0], squares[1]));
@@ -248,7 +305,7 @@ __device__ inline void decode_cell(const u8 *data, const i64 *starts, const u8 *
         return;
     }
     const float by = SCALE == NONE ? 1.0f : get_float(data);
-    for (int i = int(threadIdx.x); i < m; i += THREADS) to(first + i, CODEC::value(data + FACTOR, i, by));
+    for (int i = int(threadIdx.x); i < m; i += THREADS) to(first + i, CODEC::value(data + FACTOR, i, m, by));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -85,6 +85,64 @@ FPNA_POINT int whole_of(float scaled) {
 // The exponent of the unit by which the largest magnitude fits into `bits` bits.
 FPNA_POINT int unit_exponent(int largest, int bits) { return exponent_of(largest) + 1 - bits; }
 
+// Formats of 4 bits with a head for each block: `head_of` a finite largest magnitude, as bits of a float32; `code` of a
+// number times `inverse_of` the head, and `value` of a code, which `scale_of` the head multiplies. A block whose
+// magnitudes are all below TINY becomes zero.
+constexpr int TINY = 0x0D800000;  // 2^-100
+
+// 1 sign bit and MANTISSA of the other 3, without infinity and NaN. TOP: the exponent of the largest numbers.
+template <int MANTISSA, int TOP>
+struct AsFour {
+    using Head = unsigned char;
+    static constexpr Head NAN_HEAD = 255;
+    FPNA_POINT static unsigned sign(float x) { return bits_of_float(x) >> 28 & 8u; }
+    FPNA_POINT static Head head_of(int largest) {
+        const int e = exponent_of(largest + (1 << (22 - MANTISSA))) - TOP;
+        return Head(largest < TINY ? 0 : e + 127);
+    }
+    FPNA_POINT static float scale_of(Head head) {
+        return head == NAN_HEAD ? float_of_bits(QUIET_NAN) : power_of_two(int(head) - 127);
+    }
+    FPNA_POINT static float inverse_of(Head head) { return head == 0 ? 0.0f : power_of_two(127 - int(head)); }
+};
+
+struct AsE2m1 : AsFour<1, 2> {  // 0, 0.5, 1, 1.5, 2, 3, 4, 6
+    FPNA_POINT static unsigned code(float x) {
+        return sign(x) | (round_magnitude<1, 1, 0x40C00000>(magnitude_of(x)) & 7u);
+    }
+    FPNA_POINT static float value(unsigned c) {
+        const unsigned m = c & 7u;
+        const float magnitude = m < 2 ? 0.5f * float(m) : float_of_bits((m << 22) + (126u << 23));
+        return float_of_bits(bits_of_float(magnitude) | (c & 8u) << 28);
+    }
+};
+
+struct AsE3m0 : AsFour<0, 4> {  // 0, 0.25, 0.5, 1, 2, 4, 8, 16
+    FPNA_POINT static unsigned code(float x) {
+        const int magnitude = magnitude_of(x), m = magnitude < 0x41800000 ? magnitude : 0x41800000;
+        const unsigned normal = unsigned((m + 0x3FFFFF + (m >> 23 & 1)) >> 23) - 124u, small = m > 124 << 23;
+        return sign(x) | (m < 125 << 23 ? small : normal);
+    }
+    FPNA_POINT static float value(unsigned c) {
+        const unsigned m = c & 7u;
+        return float_of_bits((m == 0 ? 0u : (m + 124u) << 23) | (c & 8u) << 28);
+    }
+};
+
+// Whole numbers from -7 to 7 in two's complement, with a bfloat16 as scale.
+struct AsInt4 {
+    using Head = unsigned short;
+    static constexpr Head NAN_HEAD = QUIET_NAN >> 16;
+    FPNA_POINT static Head head_of(int largest) {
+        const unsigned seventh = bits_of_float(float_of_bits(unsigned(largest)) / 7.0f);
+        return Head(largest < TINY ? 0 : (seventh + 0xFFFFu) >> 16);
+    }
+    FPNA_POINT static float scale_of(Head head) { return float_of_bits(unsigned(head) << 16); }
+    FPNA_POINT static float inverse_of(Head head) { return head == 0 ? 0.0f : 1.0f / scale_of(head); }
+    FPNA_POINT static unsigned code(float x) { return unsigned(whole_of<3>(x)) & 15u; }
+    FPNA_POINT static float value(unsigned c) { return float(int(c ^ 8u) - 8); }
+};
+
 // The histogram of `table`: a bin is the exponent and 5 bits of the mantissa, counted from `least`.
 constexpr int BINS = 512, BIN_SHIFT = 18;
 

@@ -256,11 +256,12 @@ std::unique_ptr<Fused> fuse(const std::vector<array<Float>> &vectors, const std:
 // ---- wires and the rest -------------------------------------------------------------------------------------------
 
 // The cells of x as bytes, and the elements that bytes stand for; see kernels.wires.codecs.
-void encode_cells(const std::string &name, int n, const std::string &scale, array<float> x, array<std::int64_t> starts,
-                  array<bool> plain, array<std::uint8_t> out);
-void decode_cells(const std::string &name, int n, const std::string &scale, array<std::uint8_t> data,
+// `n`: bits of a table, or elements of a block; `rotates`: groups of a block before they are encoded.
+void encode_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<float> x,
+                  array<std::int64_t> starts, array<bool> plain, array<std::uint8_t> out);
+void decode_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<std::uint8_t> data,
                   array<std::int64_t> starts, array<bool> plain, array<float> out);
-void decode_add_cells(const std::string &name, int n, const std::string &scale, array<std::uint8_t> data,
+void decode_add_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<std::uint8_t> data,
                       array<std::int64_t> starts, array<bool> plain, array<float> into);
 
 // The most bytes of n packed elements of `width` words, with the bytes that are read beyond them.

@@ -110,10 +110,10 @@ FPNA_CLONES void add_floats(const u8 *data, std::size_t m, float *into) {
     for (std::size_t i = 0; i < m; ++i) into[i] += load<float>(data + 4 * i);
 }
 
-// Encodes m elements; casts multiply them by `by` first.
-using Encode = void (*)(const float *x, std::size_t m, float by, u8 *out);
+// Encodes m elements; casts multiply them by `by` first. `n`: elements of a block, for codecs in blocks.
+using Encode = void (*)(const float *x, std::size_t m, float by, int n, u8 *out);
 // Decodes m elements, multiplies them by `by` and puts them to `out` or adds them.
-using Decode = void (*)(const u8 *data, std::size_t m, float by, float *out);
+using Decode = void (*)(const u8 *data, std::size_t m, float by, int n, float *out);
 
 // Writes code(i), i < m, as Code to `out`. A loop of its own narrows the codes: else compilers narrow the numbers from
 // which codes are computed, which is more work.
@@ -364,17 +364,22 @@ FPNA_INLINE void decode_table(const u8 *data, std::size_t m, float by, float *ou
     }
 }
 
+#include "fourbits.hpp"
+
 // target_clones does not go with templates, so each codec has functions of its own.
 #define FPNA_CODEC(NAME, ENCODE, DECODE)                                                                       \
-    FPNA_CLONES void encode_##NAME(const float *x, std::size_t m, float by, u8 *out) { ENCODE; }               \
-    FPNA_CLONES void decode_##NAME(const u8 *data, std::size_t m, float by, float *out) { using To = Put; DECODE; } \
-    FPNA_CLONES void add_##NAME(const u8 *data, std::size_t m, float by, float *out) { using To = Add; DECODE; }
+    FPNA_CLONES void encode_##NAME(const float *x, std::size_t m, float by, int n, u8 *out) { ENCODE; }        \
+    FPNA_CLONES void decode_##NAME(const u8 *data, std::size_t m, float by, int n, float *out) { using To = Put; DECODE; } \
+    FPNA_CLONES void add_##NAME(const u8 *data, std::size_t m, float by, int n, float *out) { using To = Add; DECODE; }
 #define FPNA_CAST(NAME, CAST) \
     FPNA_CODEC(NAME, (encode_cast<CAST>(x, m, by, out)), (decode_cast<CAST, To>(data, m, by, out)))
 #define FPNA_WHOLE(NAME, WHOLE, BITS) \
     FPNA_CODEC(NAME, (encode_whole<WHOLE, BITS>(x, m, out)), (decode_whole<WHOLE, To>(data, m, by, out)))
 #define FPNA_TABLE(BITS) \
     FPNA_CODEC(table_##BITS, (encode_table<BITS>(x, m, out)), (decode_table<BITS, To>(data, m, by, out)))
+#define FPNA_FOUR(NAME, AS, ROTATES)                                                      \
+    FPNA_CODEC(NAME, (encode_blocks<AS>(x, m, std::size_t(n), ROTATES, out)),              \
+               (decode_blocks<AS, To>(data, m, std::size_t(n), ROTATES, by, out)))
 FPNA_CAST(float16, AsFloat16)
 FPNA_CAST(bfloat16, AsBfloat16)
 FPNA_CAST(e4m3, AsE4m3)
@@ -383,6 +388,12 @@ FPNA_CAST(fp8, AsFp8)
 FPNA_WHOLE(int8, std::int8_t, 7)
 FPNA_WHOLE(int16, std::int16_t, 15)
 FPNA_CODEC(sign, (encode_sign(x, m, out)), (decode_sign<To>(data, m, by, out)))
+FPNA_FOUR(int4, AsInt4, false)
+FPNA_FOUR(e2m1, AsE2m1, false)
+FPNA_FOUR(e3m0, AsE3m0, false)
+FPNA_FOUR(rotated_int4, AsInt4, true)
+FPNA_FOUR(rotated_e2m1, AsE2m1, true)
+FPNA_FOUR(rotated_e3m0, AsE3m0, true)
 FPNA_TABLE(1)
 FPNA_TABLE(2)
 FPNA_TABLE(3)
@@ -418,7 +429,7 @@ struct HalvesOfE4m3 {
 };
 
 template <typename Halves, typename Cast, typename To>
-FPNA_F16C void decode_halves(const u8 *data, std::size_t m, float by, float *out) {
+FPNA_F16C void decode_halves(const u8 *data, std::size_t m, float by, int, float *out) {
     constexpr std::size_t SIZE = sizeof(typename Cast::Code);
     std::size_t i = 0;
     for (; i + WIDTH <= m; i += WIDTH) {
@@ -429,7 +440,7 @@ FPNA_F16C void decode_halves(const u8 *data, std::size_t m, float by, float *out
     decode_cast<Cast, To>(data + SIZE * i, m - i, by, out + i);
 }
 
-FPNA_F16C void encode_halves(const float *x, std::size_t m, float by, u8 *out) {
+FPNA_F16C void encode_halves(const float *x, std::size_t m, float by, int, u8 *out) {
     std::size_t i = 0;
     for (; i + WIDTH <= m; i += WIDTH)
         store(out + 2 * i, _mm256_cvtps_ph(load<Floats>(x + i) * by, _MM_FROUND_TO_NEAREST_INT));
@@ -445,9 +456,9 @@ Function fastest(Function portable, Function fast) {
 #define FPNA_FASTEST(PORTABLE, ...) PORTABLE
 #endif
 
-void encode_floats(const float *x, std::size_t m, float, u8 *out) { std::memcpy(out, x, 4 * m); }
-void decode_floats(const u8 *data, std::size_t m, float, float *out) { std::memcpy(out, data, 4 * m); }
-void add_all_floats(const u8 *data, std::size_t m, float, float *into) { add_floats(data, m, into); }
+void encode_floats(const float *x, std::size_t m, float, int, u8 *out) { std::memcpy(out, x, 4 * m); }
+void decode_floats(const u8 *data, std::size_t m, float, int, float *out) { std::memcpy(out, data, 4 * m); }
+void add_all_floats(const u8 *data, std::size_t m, float, int, float *into) { add_floats(data, m, into); }
 
 struct Codec {
     const char *name;
@@ -456,8 +467,13 @@ struct Codec {
     int top;           // of casts
     Encode encode;
     Decode decode, add;
+    std::size_t of_block = 0;  // bytes before the stream for each block of n elements
+    bool rotates = false;
 
-    std::size_t nbytes(std::size_t m) const { return head + (bits * m + 7) / 8; }
+    std::size_t nbytes(std::size_t m, int block) const {
+        const std::size_t heads = of_block ? of_block * ((m + std::size_t(block) - 1) / std::size_t(block)) : 0;
+        return head + heads + (bits * m + 7) / 8;
+    }
 };
 
 #define FPNA_ROW(NAME, BITS, HEAD, TOP) {#NAME, 0, BITS, HEAD, TOP, encode_##NAME, decode_##NAME, add_##NAME}
@@ -466,6 +482,9 @@ struct Codec {
 #define FPNA_HALVES_ROW(NAME, CAST, HALVES)                                                             \
     {#NAME, 0, 8, 0, CAST::TOP, encode_##NAME, FPNA_FASTEST(decode_##NAME, decode_halves<HALVES, CAST, Put>), \
      FPNA_FASTEST(add_##NAME, decode_halves<HALVES, CAST, Add>)}
+#define FPNA_FOUR_ROWS(NAME, AS)                                                                \
+    {#NAME, 0, 4, 0, 0, encode_##NAME, decode_##NAME, add_##NAME, sizeof(AS::Head), false},      \
+    {#NAME, 0, 4, 0, 0, encode_rotated_##NAME, decode_rotated_##NAME, add_rotated_##NAME, sizeof(AS::Head), true}
 const Codec FLOATS = {"float32", 0, 32, 0, 0, encode_floats, decode_floats, add_all_floats};
 const Codec CODECS[] = {
     FLOATS,
@@ -479,6 +498,9 @@ const Codec CODECS[] = {
     FPNA_ROW(int8, 8, 4, 0),
     FPNA_ROW(int16, 16, 4, 0),
     FPNA_ROW(sign, 1, 8, 0),
+    FPNA_FOUR_ROWS(int4, AsInt4),
+    FPNA_FOUR_ROWS(e2m1, AsE2m1),
+    FPNA_FOUR_ROWS(e3m0, AsE3m0),
     FPNA_TABLE_ROW(1),
     FPNA_TABLE_ROW(2),
     FPNA_TABLE_ROW(3),
@@ -495,15 +517,18 @@ enum class Scale { NONE, TENSOR, MATCH };
 struct Plan {
     const Codec *codec = nullptr;
     Scale scale = Scale::NONE;
+    int n;
     const i64 *starts;
     const bool *plain;
     std::size_t count;
 
-    Plan(const std::string &name, int n, const std::string &scaled, const array<i64> &begins, const array<bool> &plains)
-        : starts(begins.data()), plain(plains.data()), count(plains.size()) {
+    Plan(const std::string &name, int n_, const std::string &scaled, bool rotates, const array<i64> &begins,
+         const array<bool> &plains)
+        : n(n_), starts(begins.data()), plain(plains.data()), count(plains.size()) {
         for (const Codec &each : CODECS)
-            if (name == each.name && n == each.n) codec = &each;
-        if (!codec) throw std::invalid_argument("no codec " + name + " of " + std::to_string(n) + " bits");
+            if (name == each.name && rotates == each.rotates && (each.of_block ? n > 0 && n % int(GROUP) == 0 : n == each.n))
+                codec = &each;
+        if (!codec) throw std::invalid_argument("no codec " + name + " of " + std::to_string(n) + " bits, or blocks of so many elements");
         if (scaled == "tensor") scale = Scale::TENSOR;
         if (scaled == "match") scale = Scale::MATCH;
         if (std::size_t(begins.size()) != count + 1 || starts[0] != 0)
@@ -517,7 +542,7 @@ struct Plan {
 
     std::size_t nbytes(std::size_t c) const {
         if (plain[c]) return 4 * size(c);
-        return (scale == Scale::NONE ? 0 : 4) + codec->nbytes(size(c));
+        return (scale == Scale::NONE ? 0 : 4) + codec->nbytes(size(c), n);
     }
 
     void require(std::size_t elements, std::size_t bytes) const {
@@ -530,7 +555,7 @@ struct Plan {
     }
 };
 
-void encode_cell(const Codec &codec, Scale scale, const float *x, std::size_t m, u8 *out) {
+void encode_cell(const Codec &codec, Scale scale, int n, const float *x, std::size_t m, u8 *out) {
     float by = 1;
     u8 *const scaled = out;
     if (scale != Scale::NONE) out += 4;
@@ -539,10 +564,10 @@ void encode_cell(const Codec &codec, Scale scale, const float *x, std::size_t m,
         store(scaled, s);
         by = 1.0f / s;
     }
-    codec.encode(x, m, by, out);
+    codec.encode(x, m, by, n, out);
     if (scale == Scale::MATCH) {
         float decoded[CELL];
-        codec.decode(out, m, 1.0f, decoded);
+        codec.decode(out, m, 1.0f, n, decoded);
         store(scaled, factor_of(sum_of_squares(x, m), sum_of_squares(decoded, m)));
     }
 }
@@ -552,37 +577,38 @@ void decode_cells(const Plan &plan, const u8 *data, float *out) {
     for (std::size_t c = 0; c < plan.count; data += plan.nbytes(c++)) {
         const bool scaled = !plan.plain[c] && plan.scale != Scale::NONE;
         const Codec &codec = plan.plain[c] ? FLOATS : *plan.codec;
-        (codec.*DECODE)(data + (scaled ? 4 : 0), plan.size(c), scaled ? load<float>(data) : 1.0f, out + plan.starts[c]);
+        (codec.*DECODE)(data + (scaled ? 4 : 0), plan.size(c), scaled ? load<float>(data) : 1.0f, plan.n,
+                         out + plan.starts[c]);
     }
 }
 
 template <Decode Codec::*DECODE>
-void decode(const std::string &name, int n, const std::string &scale, const array<u8> &data, const array<i64> &starts,
-            const array<bool> &plain, const array<float> &out) {
-    const Plan plan(name, n, scale, starts, plain);
+void decode(const std::string &name, int n, const std::string &scale, bool rotates, const array<u8> &data,
+            const array<i64> &starts, const array<bool> &plain, const array<float> &out) {
+    const Plan plan(name, n, scale, rotates, starts, plain);
     plan.require(out.size(), data.size());
     decode_cells<DECODE>(plan, data.data(), out.mutable_data());
 }
 
 }  // namespace
 
-void encode_cells(const std::string &name, int n, const std::string &scale, array<float> x, array<i64> starts,
-                  array<bool> plain, array<u8> out) {
-    const Plan plan(name, n, scale, starts, plain);
+void encode_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<float> x,
+                  array<i64> starts, array<bool> plain, array<u8> out) {
+    const Plan plan(name, n, scale, rotates, starts, plain);
     plan.require(x.size(), out.size());
     const float *from = x.data();
     u8 *to = out.mutable_data();
     for (std::size_t c = 0; c < plan.count; to += plan.nbytes(c++))
-        encode_cell(plan.plain[c] ? FLOATS : *plan.codec, plan.plain[c] ? Scale::NONE : plan.scale, from + plan.starts[c],
-                    plan.size(c), to);
+        encode_cell(plan.plain[c] ? FLOATS : *plan.codec, plan.plain[c] ? Scale::NONE : plan.scale, plan.n,
+                    from + plan.starts[c], plan.size(c), to);
 }
 
-void decode_cells(const std::string &name, int n, const std::string &scale, array<u8> data, array<i64> starts,
-                  array<bool> plain, array<float> out) {
-    decode<&Codec::decode>(name, n, scale, data, starts, plain, out);
+void decode_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<u8> data,
+                  array<i64> starts, array<bool> plain, array<float> out) {
+    decode<&Codec::decode>(name, n, scale, rotates, data, starts, plain, out);
 }
 
-void decode_add_cells(const std::string &name, int n, const std::string &scale, array<u8> data, array<i64> starts,
-                      array<bool> plain, array<float> into) {
-    decode<&Codec::add>(name, n, scale, data, starts, plain, into);
+void decode_add_cells(const std::string &name, int n, const std::string &scale, bool rotates, array<u8> data,
+                      array<i64> starts, array<bool> plain, array<float> into) {
+    decode<&Codec::add>(name, n, scale, rotates, data, starts, plain, into);
 }

@@ -16,6 +16,8 @@ Lossy, for float32 elements (`codecs`, `cells`), in cells of at most 4096 elemen
 | `e4m3`, `e5m2` | cast, to nearest even | 8 | 0 |
 | `fp8` | as e5m2, but finite numbers saturate at 57344 | 8 | 0 |
 | `int8`, `int16` | an integer times a unit, a power of two | 8, 16 | 4: the unit |
+| `int4` | an integer times a bfloat16 number of its block | 4 | 2 for each block |
+| `e2m1`, `e3m0` | cast, times a power of two of its block | 4 | 1 for each block |
 | `table:n=N` | sign, and the number of one of 2^(N-1) percentiles of magnitudes | N | 2^N: the percentiles |
 | `sign` | sign | 1 | 8: means of the positive and of the negative elements |
 

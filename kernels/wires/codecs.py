@@ -20,11 +20,16 @@ LOSSY = {
     "fp8": "As e5m2, but finite numbers that are too large become the largest finite number.",
     "int16": "Multiples of a power of two, from the largest magnitude of a cell.",
     "int8": "Multiples of a power of two, from the largest magnitude of a cell.",
+    "int4": "Multiples of a bfloat16 number, from the largest magnitude of a block.",
+    "e2m1": "Cast to 4 bits, 2 of them exponent, with a power of two for each block (MXFP4).",
+    "e3m0": "Cast to 4 bits, 3 of them exponent, with a power of two for each block.",
     "table": "Sign, and the nearest of the percentiles of a cell's magnitudes, in n bits together.",
     "sign": "Sign alone: elements become the mean of a cell's positive or negative elements.",
 }
 SCALES = ("none", "tensor", "match")
 TABLE_BITS = range(1, 9)
+BLOCKS = {"int4": 128, "e2m1": 32, "e3m0": 32}  # elements of a block, the default
+BLOCK_SIZES = (32, 64, 128, 256, 512, 1024)
 FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 
@@ -32,7 +37,8 @@ FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 class Codec:
     """A lossy encoding of float32 elements; `codec` makes it.
 
-    `bits` of an element and bytes of the `head`, for a cell that is not plain. Elements are float32 (n,), data uint8
+    `bits` of an element and bytes of the `head`, for a cell that is not plain; `block`: elements of a block with
+    another head of `of_block` bytes, 0 without. Elements are float32 (n,), data uint8
     (nbytes(cells),), both contiguous, with any alignment. Methods raise ValueError for others.
     """
 
@@ -41,11 +47,14 @@ class Codec:
     text: str
     bits: int
     head: int
+    block: int = 0
+    of_block: int = 0
 
     def offsets(self, cells: Cells) -> np.ndarray:
         """The offset of each cell's bytes, and the end of the last: int64 (c + 1,)."""
         m = np.diff(cells.starts)
-        sizes = np.where(cells.plain, 4 * m, self.head + (self.bits * m + 7) // 8)
+        heads = self.head + (self.of_block * -(-m // self.block) if self.block else 0)
+        sizes = np.where(cells.plain, 4 * m, heads + (self.bits * m + 7) // 8)
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     def nbytes(self, cells: Cells) -> int:
@@ -75,8 +84,9 @@ class Codec:
         return decoded
 
     @property
-    def _choice(self) -> tuple[str, int, str]:
-        return self.name, int(self.parameters.get("n", 0)), self.parameters.get("scale", "none")
+    def _choice(self) -> tuple[str, int, str, bool]:
+        n = self.block or int(self.parameters.get("n", 0))
+        return self.name, n, self.parameters.get("scale", "none"), "rotate" in self.parameters
 
     def _require(self, elements: np.ndarray, data: np.ndarray) -> None:
         for what, array, dtype in ("elements", elements, FLOAT32), ("data", data, UINT8):
@@ -90,14 +100,18 @@ class Codec:
 def codec(text: str) -> Codec:
     """The codec of a name and parameters: `fp8`, `table:n=4`, `e4m3:scale=tensor`.
 
-    `n`, of `table`: bits of an element, 1 to 8. `scale=tensor` (of casts) divides a cell by a power of two, chosen by
-    its largest magnitude, to use the format's range. `scale=match` scales the decoded cell to keep its Euclidean
-    length. Raises ChoiceError, which lists the choices, for any other text.
+    `n`, of `table`: bits of an element, 1 to 8. `block`, of `int4`, `e2m1`, `e3m0`: elements with one head.
+    `rotate=on`, of these: multiplies each 32 elements by a Hadamard matrix, which spreads large ones over all, as
+    SDP4Bit does for gradients (Jia et al. 2024, arXiv 2410.15526). `scale=tensor` (of casts) divides a cell by a power
+    of two, chosen by its largest magnitude, to use the format's range. `scale=match` scales the decoded cell to keep
+    its Euclidean length. Raises ChoiceError, which lists the choices, for any other text.
     """
     name, colon, rest = text.partition(":")
     known("wire", name, LOSSY)
     takes = {
         "n": [] if name != "table" else [str(n) for n in TABLE_BITS],
+        "block": [str(n) for n in BLOCK_SIZES] if name in BLOCKS else [],
+        "rotate": ["off", "on"] if name in BLOCKS else [],
         "scale": ["none"]
         if name == "float32"
         else [s for s in SCALES if s != "tensor" or name in reference.FORMATS],
@@ -115,10 +129,13 @@ def codec(text: str) -> Codec:
         raise ChoiceError(
             f"wire {text!r}: give the bits of an element, {TABLE_BITS[0]} to {TABLE_BITS[-1]}: table:n=4"
         )
-    shown = {key: given[key] for key in takes if key in given and (key, given[key]) != ("scale", "none")}
+    usual = {"scale": "none", "rotate": "off", "block": str(BLOCKS.get(name))}
+    shown = {key: given[key] for key in takes if key in given and given[key] != usual.get(key)}
     canonical = name + ("" if not shown else ":" + ",".join(f"{key}={value}" for key, value in shown.items()))
     bits, head = _sizes(name, int(given.get("n", 0)))
-    return Codec(name, shown, canonical, bits, head + (4 if "scale" in shown else 0))
+    block = int(given.get("block", BLOCKS.get(name, 0)))
+    head += 4 if "scale" in shown else 0
+    return Codec(name, shown, canonical, bits, head, block, reference.BLOCKED.get(name, 0))
 
 
 def _sizes(name: str, n: int) -> tuple[int, int]:
@@ -129,4 +146,6 @@ def _sizes(name: str, n: int) -> tuple[int, int]:
         return reference.FORMATS[name].bits, 0
     if name in reference.INTEGERS:
         return reference.INTEGERS[name] + 1, 4
+    if name in reference.BLOCKED:
+        return 4, 0
     return (1, 8) if name == "sign" else (n, 2 << (n - 1))

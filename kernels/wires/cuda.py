@@ -10,7 +10,7 @@ from functools import partial
 from kernels.cuda import kernel
 from kernels.wires.cells import Cells
 from kernels.wires.codecs import Codec
-from kernels.wires.reference import FORMATS, INTEGERS
+from kernels.wires.reference import BLOCKED, FORMATS, INTEGERS
 
 THREADS = 256  # of a block; a block takes a cell
 TYPES = {name: f"Cast<As{name.capitalize()}>" for name in FORMATS}
@@ -59,6 +59,11 @@ class Planned:
 
 def macros(codec: Codec) -> dict[str, str]:
     """The macros that specialise kernels/cuda/wires.cu for a codec; any do for `float32`, whose cells are plain."""
-    n = codec.parameters.get("n")
     scale = codec.parameters.get("scale", "none").upper()
-    return {"CODEC": f"Table<{n}>" if n else TYPES.get(codec.name, "Sign"), "SCALE": scale}
+    of_codec = TYPES.get(codec.name, "Sign")
+    if codec.name == "table":
+        of_codec = f"Table<{codec.parameters['n']}>"
+    if codec.name in BLOCKED:
+        rotates = str("rotate" in codec.parameters).lower()
+        of_codec = f"Four<As{codec.name.capitalize()}, {codec.block}, {rotates}>"
+    return {"CODEC": of_codec, "SCALE": scale}

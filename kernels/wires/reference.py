@@ -38,6 +38,13 @@ FORMATS = {
     "fp8": Format(8, 2, 15, 15, 0x7C, 0x47600000),  # 57344
 }
 INTEGERS = {"int8": 7, "int16": 15}  # bits without the sign
+FOUR = {  # formats of 4 bits, which have no infinity and no NaN: larger magnitudes become the largest number
+    "e2m1": Format(4, 1, 1, 2, 8, 0x40C00000),  # 6
+    "e3m0": Format(4, 0, 3, 4, 8, 0x41800000),  # 16
+}
+BLOCKED = {"int4": 2} | dict.fromkeys(FOUR, 1)  # codecs in blocks of a cell: bytes of a block's head
+TINY = 0x0D800000  # bits of 2^-100: a block whose magnitudes are all smaller becomes zero
+GROUP = 32  # elements that a rotation mixes
 
 
 def bits_of(x: np.ndarray) -> np.ndarray:
@@ -83,7 +90,7 @@ def cast(x: np.ndarray, to: Format) -> np.ndarray:
     code = np.where(magnitude < (128 - to.bias) << 23, subnormal, normal).astype("<u4")
     code = np.where(infinite, to.infinity, np.minimum(code, to.infinity))
     payload = (b >> shift) & ((1 << to.mantissa) - 1) if to.bits == 16 else 0  # 16 bits: as processors do
-    quiet = payload | to.infinity | 1 << (to.mantissa - 1)
+    quiet = payload | to.infinity | (1 << to.mantissa) >> 1
     return (np.where(nan, quiet, code) | sign << (to.bits - 1)).astype("<u4")
 
 
@@ -148,10 +155,74 @@ def unpack(data: bytes, bits: int, m: int) -> np.ndarray:
     return (each.astype("<u4") << np.arange(bits, dtype="<u4")).sum(1, dtype="<u4")
 
 
-def encode_values(name: str, n: int, x: np.ndarray) -> bytes:
-    """The bytes of a cell without scale: head and stream."""
+def rotated(x: np.ndarray) -> np.ndarray:
+    """The products of a Hadamard matrix of order 32 (Sylvester's, of +1 and -1) and each 32 neighbours of x; the rest,
+    fewer than 32, stay. The sums and differences of elements 1, 2, 4, 8, 16 apart, in this order, each rounded to
+    float32. Twice gives 32 x."""
+    y = x.copy()
+    groups = y[: len(x) // GROUP * GROUP].reshape(-1, GROUP)
+    for apart in (1, 2, 4, 8, 16):
+        pairs = groups.reshape(-1, 2, apart)
+        sums, differences = pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]
+        pairs[:, 0], pairs[:, 1] = sums, differences
+    return y
+
+
+def encode_blocks(name: str, block: int, rotate: bool, x: np.ndarray) -> bytes:
+    """The bytes of a cell in blocks: the heads of all blocks, then a stream of 4 bits for each element.
+
+    `int4`: the head is the least bfloat16 by which the largest magnitude divides to at most 7; an element is the
+    nearest multiple of it, in two's complement. `e2m1`, `e3m0`: the head is the exponent of a power of two, plus 127
+    (E8M0 of the OCP Microscaling Formats), by which the largest magnitude becomes the format's largest binade."""
+    x = rotated(x) if rotate else x
+    made = [_block(name, x[first : first + block]) for first in range(0, len(x), block)]
+    return b"".join(head for head, _ in made) + pack(np.concatenate([codes for _, codes in made]), 4)
+
+
+def _block(name: str, x: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """The head of a block, and its codes. A block with a NaN or an infinity has a NaN as its head."""
+    if not finite(x):
+        head = np.array([0x7FC0], "<u2").tobytes() if name == "int4" else b"\xff"
+        return head, np.zeros(len(x), "<u4")
+    top = largest(x)
+    if name == "int4":
+        seventh = bits_of(np.array([top], "<u4").view("<f4") / np.float32(7))[0]
+        head = np.uint32((int(seventh) + 0xFFFF) & 0xFFFF0000 if top >= TINY else 0)
+        unit = np.array([head], "<u4").view("<f4")[0]
+        whole = np.rint(x * (np.float32(1) / unit if unit else np.float32(0)))
+        codes = np.clip(whole, -7, 7).astype("<i4").view("<u4") & 15
+        return (head >> np.uint32(16)).astype("<u2").tobytes(), codes
+    form = FOUR[name]
+    e = exponent(top + (1 << (22 - form.mantissa))) - form.top
+    by = power(-e) if top >= TINY else np.float32(0)
+    return bytes([e + 127 if top >= TINY else 0]), cast(x * by, form)
+
+
+def decode_blocks(name: str, block: int, rotate: bool, data: bytes, m: int) -> np.ndarray:
+    """The m elements of a cell in blocks, float32."""
+    count = -(-m // block)
+    heads, codes = data[: BLOCKED[name] * count], unpack(data[BLOCKED[name] * count :], 4, m)
+    if name == "int4":
+        units = (np.frombuffer(heads, "<u2").astype("<u4") << 16).view("<f4")
+        values = ((codes ^ 8).astype("<i4") - 8).astype("<f4")
+    else:
+        units = np.array([power(head - 127) if head < 255 else QUIET_NAN for head in heads], "<f4")
+        values = widen(codes, FOUR[name])
+    units = np.repeat(units, block)[:m]
+    if not rotate:
+        return values * units
+    whole = m // GROUP * GROUP
+    return np.concatenate(
+        [rotated(values)[:whole] * (units[:whole] * np.float32(1 / GROUP)), (values * units)[whole:]]
+    )
+
+
+def encode_values(name: str, n: int, x: np.ndarray, rotate: bool = False) -> bytes:
+    """The bytes of a cell without scale: head and stream. `n`: bits of a table, or elements of a block."""
     if name == "float32":
         return x.tobytes()
+    if name in BLOCKED:
+        return encode_blocks(name, n, rotate, x)
     if name in FORMATS:
         return pack(cast(x, FORMATS[name]), FORMATS[name].bits)
     if name in INTEGERS:
@@ -187,10 +258,12 @@ def _means(x: np.ndarray, sign: np.ndarray) -> np.ndarray:
     return np.array([total / count if count else 0 for total, count in of], "<f4")
 
 
-def decode_values(name: str, n: int, data: bytes, m: int) -> np.ndarray:
+def decode_values(name: str, n: int, data: bytes, m: int, rotate: bool = False) -> np.ndarray:
     """The m elements of a cell without scale, float32."""
     if name == "float32":
         return np.frombuffer(data, "<f4", m)
+    if name in BLOCKED:
+        return decode_blocks(name, n, rotate, data, m)
     if name in FORMATS:
         return widen(unpack(data, FORMATS[name].bits, m), FORMATS[name])
     if name in INTEGERS:
@@ -209,20 +282,22 @@ def factor(x: np.ndarray, decoded: np.ndarray) -> np.float32:
     return np.float32(np.sqrt(a) / np.sqrt(b)) if np.isfinite(a + b) and b > 0 else np.float32(1)
 
 
-def encode_cell(name: str, n: int, scale: str, x: np.ndarray) -> bytes:
+def encode_cell(name: str, n: int, scale: str, x: np.ndarray, rotate: bool = False) -> bytes:
     """The bytes of a cell with the elements x, float32 (m,); a scale precedes the head of the codec."""
     if scale == "tensor":
         s = power(exponent(largest(x)) - (FORMATS[name].top - 1))
         return s.tobytes() + encode_values(name, n, x * (np.float32(1) / s))
-    data = encode_values(name, n, x)
-    return factor(x, decode_values(name, n, data, len(x))).tobytes() + data if scale == "match" else data
+    data = encode_values(name, n, x, rotate)
+    return (
+        factor(x, decode_values(name, n, data, len(x), rotate)).tobytes() + data if scale == "match" else data
+    )
 
 
-def decode_cell(name: str, n: int, scale: str, data: bytes, m: int) -> np.ndarray:
+def decode_cell(name: str, n: int, scale: str, data: bytes, m: int, rotate: bool = False) -> np.ndarray:
     """The m elements of a cell, float32."""
     if scale == "none":
-        return decode_values(name, n, data, m)
-    return decode_values(name, n, data[4:], m) * np.frombuffer(data, "<f4", 1)
+        return decode_values(name, n, data, m, rotate)
+    return decode_values(name, n, data[4:], m, rotate) * np.frombuffer(data, "<f4", 1)
 
 
 def quality(x: np.ndarray, decoded: np.ndarray) -> tuple[float, float, float]:

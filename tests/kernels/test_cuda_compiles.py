@@ -185,6 +185,8 @@ each_codec = pytest.mark.parametrize(
             "int16:scale=match",
             "table:n=1",
             "table:n=4",
+            "e3m0",
+            "int4:rotate=on",
         )
     ],
 )

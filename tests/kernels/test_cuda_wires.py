@@ -21,6 +21,9 @@ FEW = [
     "table:n=8",
     "table:n=3,scale=match",
     "sign",
+    "int4:block=256,rotate=on,scale=match",
+    "e2m1:rotate=on",
+    "e3m0",
 ]
 
 

@@ -40,8 +40,12 @@ ORACLES = {
 
 
 def choice(text: str) -> tuple[str, int, str]:
-    parameters = codec(text).parameters
-    return codec(text).name, int(parameters.get("n", 0)), parameters.get("scale", "none")
+    one = codec(text)
+    return one.name, one.block or int(one.parameters.get("n", 0)), one.parameters.get("scale", "none")
+
+
+def rotates(text: str) -> bool:
+    return "rotate" in codec(text).parameters
 
 
 def defined(text: str, x: np.ndarray, cells: Cells) -> tuple[bytes, np.ndarray]:
@@ -50,8 +54,8 @@ def defined(text: str, x: np.ndarray, cells: Cells) -> tuple[bytes, np.ndarray]:
     for start, stop, plain in zip(cells.starts[:-1], cells.starts[1:], cells.plain, strict=True):
         of_cell = ("float32", 0, "none") if plain else choice(text)
         with np.errstate(all="ignore"):
-            data.append(reference.encode_cell(*of_cell, x[start:stop]))
-            back.append(reference.decode_cell(*of_cell, data[-1], stop - start))
+            data.append(reference.encode_cell(*of_cell, x[start:stop], rotates(text)))
+            back.append(reference.decode_cell(*of_cell, data[-1], stop - start, rotates(text)))
     return b"".join(data), np.concatenate([np.empty(0, np.float32), *back])
 
 
@@ -168,7 +172,7 @@ def test_any_floats_have_the_bytes_of_the_definition(text, x, into):
 def test_any_bytes_are_decoded_as_defined(text, n, seed):
     data = np.random.default_rng(seed).integers(0, 256, codec(text).nbytes(cells_of(n)), dtype=np.uint8)
     with np.errstate(all="ignore"):
-        back = reference.decode_cell(*choice(text), data.tobytes(), n)
+        back = reference.decode_cell(*choice(text), data.tobytes(), n, rotates(text))
     assert same(decoded(text, data, cells_of(n)), back)
 
 
@@ -299,8 +303,72 @@ def test_zeros_stay_zeros(text):
     assert not there_and_back(text, np.zeros(100, np.float32)).any()
     sparse = numbers("sparse", 4096)
     back = there_and_back(text, sparse)
-    if not text.startswith("table:n=1"):
+    if not text.startswith("table:n=1") and not rotates(text):
         assert not back[sparse == 0].any()
+
+
+# Blocks
+
+
+def test_e2m1_is_that_of_ml_dtypes():
+    """The largest magnitude of each block is 6, so that its scale is 1."""
+    x = np.random.default_rng(3).uniform(-6, 6, 4096).astype(np.float32)
+    x[: len(EDGES)] = np.clip(np.nan_to_num(EDGES), -6, 6)
+    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6], np.float32)
+    x[64:72], x[96:104] = ties, -ties
+    x[::32] = 6
+    expected = x.astype(ml_dtypes.float4_e2m1fn).astype(np.float32)
+    assert there_and_back("e2m1", x).tobytes() == expected.tobytes()
+
+
+def test_powers_of_two_have_no_mantissa_and_ties_go_to_even_codes():
+    x = np.array([16, 13, 12, 11, 6, 3, 1.5, 0.75, 0.375, 0.25, 0.126, 0.125, -0.0, -5.9], np.float32)
+    assert there_and_back("e3m0", x).tolist() == [16, 16, 8, 8, 8, 2, 2, 0.5, 0.5, 0.25, 0.25, 0, -0.0, -4]
+
+
+@pytest.mark.parametrize("name", reference.BLOCKED)
+def test_no_element_of_a_block_is_further_from_its_code_than_half_a_step(name):
+    x = numbers("normal", 4096)
+    step = {"int4": 1 / 7 * 1.01, "e2m1": 2 / 6, "e3m0": 8 / 16}[name]
+    most = np.abs(x.reshape(-1, codec(name).block)).max(1, keepdims=True)
+    apart = np.abs(there_and_back(name, x) - x).reshape(-1, codec(name).block)
+    assert (apart <= step / 2 * most * (4 / 3 if name != "int4" else 1)).all()
+
+
+@pytest.mark.parametrize("text", [*reference.BLOCKED, *(f"{name}:rotate=on" for name in reference.BLOCKED)])
+def test_blocks_scale_apart_and_powers_of_two_change_no_code(text):
+    x = numbers("normal", 1024).copy()
+    back = there_and_back(text, x)
+    for e in (-60, 60):
+        assert there_and_back(text, x * np.float32(2.0**e)).tobytes() == (back * np.float32(2.0**e)).tobytes()
+    block = codec(text).block
+    x[:block] *= 1000
+    assert there_and_back(text, x)[block:].tobytes() == back[block:].tobytes()
+    x[:block] *= np.float32(2.0**-126)
+    x[:block] *= np.float32(2.0**-10)
+    assert not there_and_back(text, x)[:block].any()
+
+
+@pytest.mark.parametrize("text", [*reference.BLOCKED, *(f"{name}:rotate=on" for name in reference.BLOCKED)])
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+def test_a_block_with_a_nan_or_an_infinity_is_decoded_to_nan_and_its_neighbours_are_not(text, bad):
+    x, block = numbers("normal", 4096).copy(), codec(text).block
+    x[block + 3] = bad
+    back = there_and_back(text, x)
+    assert (
+        np.isnan(back[block : 2 * block]).all()
+        and np.isfinite(np.delete(back, slice(block, 2 * block))).all()
+    )
+
+
+def test_a_rotation_twice_is_32_times_the_vector_and_spreads_large_elements():
+    x = np.arange(100, dtype=np.float32)
+    assert reference.rotated(reference.rotated(x))[:96].tolist() == (32 * x[:96]).tolist()
+    assert reference.rotated(x)[96:].tolist() == x[96:].tolist()
+    sparse = numbers("normal", 4096).copy()
+    sparse[::64] *= 30
+    plain, turned = (quality(sparse, there_and_back(text, sparse))[0] for text in ("int4", "int4:rotate=on"))
+    assert turned < 0.8 * plain
 
 
 # Errors, on normal data
@@ -311,7 +379,8 @@ def test_zeros_stay_zeros(text):
     [
         ("float16", 2.1e-4), ("bfloat16", 0.00165), ("e4m3:scale=tensor", 0.0266), ("fp8", 0.0526), ("int8", 0.0127),
         ("int16", 4.95e-5), ("table:n=8", 0.0465), ("table:n=4", 0.1305), ("table:n=2", 0.458), ("table:n=1", 1.88),
-        ("table:n=1,scale=match", 0.635), ("sign", 0.603), ("sign:scale=match", 0.635),
+        ("table:n=1,scale=match", 0.635), ("sign", 0.603), ("sign:scale=match", 0.635), ("int4", 0.1178),
+        ("int4:rotate=on", 0.1179), ("e2m1", 0.112), ("e3m0", 0.1945),
     ],
 )  # fmt: skip
 def test_errors_on_normal_numbers(text, error):
@@ -335,7 +404,8 @@ def test_quality():
 def test_texts_are_canonical_and_sizes_are_as_stated(text):
     one = codec(text)
     assert one.text == text and codec(one.text) == one and hash(codec(text)) == hash(one)
-    assert one.nbytes(cells_of(1000)) == one.head + -(-one.bits * 1000 // 8)
+    heads = one.head + one.of_block * (-(-1000 // one.block) if one.block else 0)
+    assert one.nbytes(cells_of(1000)) == heads + -(-one.bits * 1000 // 8)
 
 
 def test_parameters_in_any_order_and_defaults_have_one_text():
@@ -360,6 +430,9 @@ def test_parameters_in_any_order_and_defaults_have_one_text():
         ("fp8:scale=cell", "none, tensor, match"),
         ("int8:scale=tensor", "choose one of none, match"),
         ("float32:scale=match", "choose one of none"),
+        ("int4:block=48", "32, 64, 128"),
+        ("e3m0:rotate=yes", "choose one of off, on"),
+        ("fp8:rotate=on", "it has scale"),
     ],
 )
 def test_a_wrong_text_is_refused_with_what_there_is(text, named):

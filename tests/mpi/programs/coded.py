@@ -18,7 +18,17 @@ from kernels.wires import cells_of, codec
 RANK, SIZE = COMM.rank, COMM.size
 TENSORS = [(40, 130), (70,), (3, 4, 300), (5,), (9000, 1)]
 N = 17875
-WIRES = ["float32", "float16", "fp8", "e4m3:scale=tensor", "table:n=4", "sign", "int8:scale=match"]
+WIRES = [
+    "float32",
+    "float16",
+    "fp8",
+    "e4m3:scale=tensor",
+    "table:n=4",
+    "sign",
+    "int8:scale=match",
+    "int4:rotate=on",
+    "e3m0",
+]
 
 
 def normal(seed, *shape):
