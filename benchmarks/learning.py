@@ -4,8 +4,8 @@
     python -m benchmarks.learning curves --data DIRECTORY --record tests/kernels/learning_curves.json
 
 curves    accuracy on the test set of 784-128-128-10 with momentum 0.9 and rate eta (1 - t/T)^2, on three wires and four
-          seeds: predicts the last of 24 points from the first 12, by the sum of learning rates, by steps, and as the
-          value at half time
+          seeds: predicts the last of 24 points from the first 12, by the sum of learning rates and by steps, each
+          with curves and with a Bayesian network, and as the value at half time; --recorded FILE: of recorded curves
 policy    AdaPrec in both forms, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
           accuracy. Time is computed, not measured: COMPUTE_S per step, and twice the bytes of the gradient
 
@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks.harness.regret import regret
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
+from kernels.learning import bayesian
 from kernels.learning.adaprec import FORMS, AdaPrec
 from kernels.learning.curves import predict
 from kernels.progress import Progress
@@ -176,30 +177,42 @@ def curve(wire: str, seed: int, data: Data) -> dict:
     return {"wire": wire, "seed": seed, "steps": steps, "rates": rates, "accuracy": reached}
 
 
-def errors(recorded: dict) -> dict[str, float]:
-    """The absolute errors of the curve's end, predicted from its first half: {abscissa, or `last value`: error}."""
-    y = recorded["accuracy"]
-    half = len(y) // 2
-    away = {"last value": abs(y[half - 1] - y[-1])}
-    for name in ("rates", "steps"):
-        x = recorded[name]
-        away[name] = abs(predict(x[:half], y[:half], x[-1]).mean - y[-1])
-    return away
+def errors(recorded: list[dict]) -> dict[str, list[float]]:
+    """The absolute errors of the ends of curves, predicted from their first halves, by predictor. The network gets all
+    curves at once, with their wires as features."""
+    half, wires = len(recorded[0]["accuracy"]) // 2, sorted({one["wire"] for one in recorded})
+    features = [[float(one["wire"] == wire) for wire in wires] for one in recorded]
+    ends = [one["accuracy"][-1] for one in recorded]
+    found = {"last value": [one["accuracy"][half - 1] for one in recorded]}
+    for name in ("steps", "rates"):
+        begun = [(one[name][:half], one["accuracy"][:half]) for one in recorded]
+        at = [one[name][-1] for one in recorded]
+        each = [predict(*curve, end) for curve, end in zip(begun, at, strict=True)]
+        found[name] = [prediction.mean for prediction in each]
+        found[f"network and {name}"] = [p.mean for p in bayesian.predict(features, begun, max(at))]
+    return {name: np.abs(np.subtract(means, ends)).tolist() for name, means in found.items()}
 
 
 def curve_rows(options) -> list[dict]:
-    """Errors of predictions, over all curves."""
-    data = read(options.data)
-    tasks = {(w, s): partial(curve, w, s, data) for w in ("float32", "fp8", "sign") for s in range(CURVES)}
-    recorded = each(tasks, options.quiet)
+    """Errors of predictions, over all curves and over those of each wire."""
+    if options.recorded:
+        recorded = json.loads(options.recorded.read_text())["curves"]
+    else:
+        data = read(options.data)
+        tasks = {
+            (w, s): partial(curve, w, s, data) for w in ("float32", "fp8", "sign") for s in range(CURVES)
+        }
+        recorded = each(tasks, options.quiet)
     if options.record:
         options.record.write_text(json.dumps({"curves": recorded}) + "\n")
-    away = [errors(each) for each in recorded]
     rows = []
-    for name in ("last value", "steps", "rates"):
-        mean = float(np.mean([each[name] for each in away]))
-        what = f"mean absolute error of {len(away)} curves, by {name}"
-        rows.append({"part": "curves", "what": what, "figure": mean, "raw": [each[name] for each in away]})
+    for name, away in errors(recorded).items():
+        of = {"": away}
+        for one, error in zip(recorded, away, strict=True):
+            of.setdefault(f"{one['wire']}, ", []).append(error)
+        for wire, own in of.items():
+            what = f"{wire}mean absolute error of {len(own)} curves, by {name}"
+            rows.append({"part": "curves", "what": what, "figure": float(np.mean(own)), "raw": own})
     return rows
 
 
@@ -292,10 +305,14 @@ def main(argv=None) -> None:
     """Measures the requested parts."""
     parser = parts_parser("learning", __doc__, PARTS, 1)
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIRECTORY", help="directory of Fashion-MNIST"
+        "--data", type=Path, metavar="DIRECTORY", help="directory of Fashion-MNIST; needed without --recorded"
     )
     parser.add_argument("--seeds", type=int, default=3, help="seeds of the part policy (default %(default)s)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the curves to this file")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="predict the curves in this file")
+    asked = parser.parse_args(argv)
+    if not asked.data and (not asked.recorded or "policy" in (asked.parts or PARTS)):
+        parser.error("--data DIRECTORY: give the directory of Fashion-MNIST, or `curves --recorded FILE`")
     run_parts("learning", parser, PARTS, argv)
 
 

@@ -39,7 +39,8 @@ OPEN_TO = {
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
-FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alternatives.opaque",
+FOR_ONE = ("kernels.learning.bayesian", "kernels.stencil.cupy", "kernels.vectors.cupy",
+           "kernels.torchops.alternatives.opaque",
            "kernels.torchops.alternatives.operands", "kernels.torchops.alternatives.operators",
            "kernels.torchops.alternatives.reductions", "kernels.torchops.alternatives.lookups",
            "kernels.torchops.alternatives.replacing",

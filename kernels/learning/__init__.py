@@ -1,8 +1,9 @@
-"""Chooses wires during training: pure functions of measurements, without MPI and without torch.
+"""Chooses wires during training: pure functions of measurements, without MPI; only `bayesian` needs torch.
 
 | module | contents |
 |---|---|
 | `curves` | predicts how a learning curve continues, with a standard deviation |
+| `bayesian` | the same for several curves at once, by a Bayesian neural network (Klein et al. 2017) |
 | `layerwise` | chooses the wire of each tensor: the fewest bytes at no more error than a reference (L-GreCo) |
 | `adaprec` | chooses the next wire and its training time (AdaPrec): a state machine that a training loop drives |
 """

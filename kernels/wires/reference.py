@@ -187,11 +187,11 @@ def _block(name: str, x: np.ndarray) -> tuple[bytes, np.ndarray]:
     top = largest(x)
     if name == "int4":
         seventh = bits_of(np.array([top], "<u4").view("<f4") / np.float32(7))[0]
-        head = np.uint32((int(seventh) + 0xFFFF) & 0xFFFF0000 if top >= TINY else 0)
-        unit = np.array([head], "<u4").view("<f4")[0]
+        number = (int(seventh) + 0xFFFF) >> 16 if top >= TINY else 0
+        unit = np.array([number << 16], "<u4").view("<f4")[0]
         whole = np.rint(x * (np.float32(1) / unit if unit else np.float32(0)))
         codes = np.clip(whole, -7, 7).astype("<i4").view("<u4") & 15
-        return (head >> np.uint32(16)).astype("<u2").tobytes(), codes
+        return np.array([number], "<u2").tobytes(), codes
     form = FOUR[name]
     e = exponent(top + (1 << (22 - form.mantissa))) - form.top
     by = power(-e) if top >= TINY else np.float32(0)
