@@ -1,7 +1,7 @@
 """Finds the fastest of all recipes and meshes by prices alone, and compares with a run of every one of them.
 
 For each model and number of ranks: calibrate with its space, draw sizes, price every recipe and mesh under `none` and
-`layout`, then run all, each in LAUNCHES launches. A choice among the candidates of one model, size and guarantee:
+`layout`, then run all, each in LAUNCHES launches. A choice among two or more candidates of one model, size and guarantee:
 
 | figure | meaning |
 |---|---|
@@ -43,10 +43,11 @@ def ranking(options) -> list[dict]:
             progress.show(number / len(cases), f"{name} on {ranks}")
             choices[ranks, name] = of_model(Path(directory) / f"{name}-{ranks}", name, ranks, options)
     progress.clear()
-    rows = [summary(f"{name} on {ranks}", ranks, own) for (ranks, name), own in choices.items()]
-    for size in sorted({ranks for ranks, _ in choices}):
-        every = [each for (ranks, _), own in choices.items() if ranks == size for each in own]
-        rows.append(summary(f"all on {size}", size, every))
+    between = {case: [one for one in own if one["candidates"] > 1] for case, own in choices.items()}
+    rows = [summary(f"{name} on {ranks}", ranks, own) for (ranks, name), own in between.items() if own]
+    for size in sorted({ranks for ranks, _ in between}):
+        every = [each for (ranks, _), own in between.items() if ranks == size for each in own]
+        rows += [summary(f"all on {size}", size, every)] if every else []
     for (ranks, name), own in choices.items():
         rows += guarantees(f"layout / none, {name}", ranks, own)
     return rows
@@ -113,7 +114,8 @@ def choice(
     priced = [text for text in texts if text in prices]
     taken = {text: float(np.median(times[text])) for text in priced}
     wanted, fastest = min(priced, key=prices.__getitem__), min(priced, key=taken.__getitem__)
-    tau = kendalltau([prices[text] for text in priced], [taken[text] for text in priced]).statistic
+    both = [prices[text] for text in priced], [taken[text] for text in priced]
+    tau = kendalltau(*both).statistic if len(priced) > 1 else np.nan
     return {
         "level": level, "predicted": wanted, "fastest": fastest, "candidates": len(priced),
         "unpriced": len(texts) - len(priced), "best": wanted == fastest,
