@@ -1,7 +1,8 @@
 """Finds the fastest of all recipes and meshes by prices alone, and compares with a run of every one of them.
 
 For each model and number of ranks: calibrate with its space, draw sizes, price every recipe and mesh under `none` and
-`layout`, then run all, each in LAUNCHES launches. A choice among two or more candidates of one model, size and guarantee:
+`layout`, then run all, each in LAUNCHES launches. A choice among two or more candidates of one model, size and
+guarantee:
 
 | figure | meaning |
 |---|---|
