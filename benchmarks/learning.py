@@ -25,7 +25,6 @@ import numpy as np
 from benchmarks.harness.regret import regret
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
-from kernels.learning import bayesian
 from kernels.learning.adaprec import FORMS, AdaPrec
 from kernels.learning.curves import predict
 from kernels.progress import Progress
@@ -180,6 +179,8 @@ def curve(wire: str, seed: int, data: Data) -> dict:
 def errors(recorded: list[dict]) -> dict[str, list[float]]:
     """The absolute errors of the ends of curves, predicted from their first halves, by predictor. The network gets all
     curves at once, with their wires as features."""
+    from kernels.learning import bayesian
+
     half, wires = len(recorded[0]["accuracy"]) // 2, sorted({one["wire"] for one in recorded})
     features = [[float(one["wire"] == wire) for wire in wires] for one in recorded]
     ends = [one["accuracy"][-1] for one in recorded]
@@ -187,8 +188,7 @@ def errors(recorded: list[dict]) -> dict[str, list[float]]:
     for name in ("steps", "rates"):
         begun = [(one[name][:half], one["accuracy"][:half]) for one in recorded]
         at = [one[name][-1] for one in recorded]
-        each = [predict(*curve, end) for curve, end in zip(begun, at, strict=True)]
-        found[name] = [prediction.mean for prediction in each]
+        found[name] = [predict(*curve, end).mean for curve, end in zip(begun, at, strict=True)]
         found[f"network and {name}"] = [p.mean for p in bayesian.predict(features, begun, max(at))]
     return {name: np.abs(np.subtract(means, ends)).tolist() for name, means in found.items()}
 

@@ -221,7 +221,7 @@ template <typename As, int BLOCK, bool ROTATES>
 struct Four {
     using Head = typename As::Head;
     static constexpr int TOP = 0;
-    __device__ static const u8 *stream(const u8 *data, int m) { return data + sizeof(Head) * ((m + BLOCK - 1) / BLOCK); }
+    __device__ static int heads_of(int m) { return int(sizeof(Head)) * ((m + BLOCK - 1) / BLOCK); }  // bytes
     __device__ static Head get(const u8 *at) { return Head(sizeof(Head) == 1 ? *at : get_short(at)); }
     __device__ static void encode(const float *x, int m, float, u8 *out) {
         __shared__ float turned[CELL];
@@ -244,7 +244,7 @@ struct Four {
             put(out + sizeof(Head) * b, heads[b]);
         }
         __syncthreads();
-        put_stream<4>(const_cast<u8 *>(stream(out, m)), m, [&](int i) {
+        put_stream<4>(out + heads_of(m), m, [&](int i) {
             const Head head = heads[i / BLOCK];
             return head == As::NAN_HEAD ? 0u : As::code(turned[i] * As::inverse_of(head)) & 15u;
         });
@@ -252,7 +252,7 @@ struct Four {
     }
     __device__ static float value(const u8 *data, int i, int m, float by) {
         const float scale = As::scale_of(get(data + sizeof(Head) * (i / BLOCK)));
-        const u8 *codes = stream(data, m);
+        const u8 *codes = data + heads_of(m);
         if (!ROTATES || i >= m / GROUP * GROUP) return As::value(get_code<4>(codes, i)) * scale * by;
         float group[GROUP];
         for (int l = 0; l < GROUP; ++l) group[l] = As::value(get_code<4>(codes, i / GROUP * GROUP + l));

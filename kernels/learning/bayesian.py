@@ -32,8 +32,8 @@ from kernels.learning.curves import Prediction, checked
 
 HIDDEN = (64, 64, 64)
 CURVES, PARAMETERS = 5, 13
-# Of the sampler: length of a step, and how fast it forgets its direction. Steps of 0.01 heat the weights: then the
-# noise of points is found 4 times too large.
+# Of the sampler: length of a step, and how fast it forgets its direction. Longer steps heat the weights: then points
+# are found noisier than they are.
 STEP, DECAY = 0.003, 0.05
 BURN_IN, KEPT, EVERY = 2500, 50, 20  # steps before the first sample; samples; steps between two
 NOISE, SPREAD = np.log(1e-4), 2.0  # prior of the logarithm of the points' variance: mean, standard deviation
@@ -87,10 +87,9 @@ class Network:
     def __init__(self, features: int):
         widths = (features, *HIDDEN, PARAMETERS + CURVES + 1)
         self.shapes = list(pairwise(widths))
-        self.count = sum(a * b + b for a, b in self.shapes) + 1
 
     def start(self, generator: torch.Generator) -> torch.Tensor:
-        """Weights of a random network, (count,)."""
+        """Weights of a random network."""
         parts = []
         for fan_in, fan_out in self.shapes:
             drawn = torch.randn(fan_in * fan_out, generator=generator, dtype=torch.float64)
@@ -127,7 +126,7 @@ def samples(
     energy: Callable[[torch.Tensor], torch.Tensor], weights: torch.Tensor, generator: torch.Generator
 ) -> list[torch.Tensor]:
     """KEPT samples of exp(-energy(weights)), float64 vectors like `weights`, after BURN_IN steps in which the scale of
-    each weight's gradient is learned (eq. 8 to 10 of the paper)."""
+    each weight's gradient is learned."""
     weights = weights.clone()
     momentum = torch.zeros_like(weights)
     span, mean, square = torch.ones_like(weights), torch.ones_like(weights), torch.ones_like(weights)

@@ -41,11 +41,7 @@ FPNA_INLINE void encode_blocks(const float *x, std::size_t m, std::size_t block,
     }
     for (std::size_t first = 0; first < m; first += block, out += sizeof(Head)) {
         const std::size_t count = m - first < block ? m - first : block;
-        int largest = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-            const int magnitude = magnitude_of(x[first + i]);
-            largest = magnitude > largest ? magnitude : largest;
-        }
+        const int largest = largest_magnitude(x + first, count);
         const Head head = largest < INFINITE ? As::head_of(largest) : As::NAN_HEAD;
         store(out, head);
         if (head == As::NAN_HEAD) continue;

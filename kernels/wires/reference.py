@@ -171,9 +171,9 @@ def rotated(x: np.ndarray) -> np.ndarray:
 def encode_blocks(name: str, block: int, rotate: bool, x: np.ndarray) -> bytes:
     """The bytes of a cell in blocks: the heads of all blocks, then a stream of 4 bits for each element.
 
-    `int4`: the head is the least bfloat16 by which the largest magnitude divides to at most 7; an element is the
-    nearest multiple of it, in two's complement. `e2m1`, `e3m0`: the head is the exponent of a power of two, plus 127
-    (E8M0 of the OCP Microscaling Formats), by which the largest magnitude becomes the format's largest binade."""
+    `int4`: the head is the least bfloat16 of which the largest magnitude is at most 7 times; an element is its nearest
+    multiple, in two's complement. `e2m1`, `e3m0`: elements are divided by a power of two, so that the largest magnitude
+    lies in the format's last binade; the head is its exponent plus 127 (E8M0 of the OCP Microscaling Formats)."""
     x = rotated(x) if rotate else x
     made = [_block(name, x[first : first + block]) for first in range(0, len(x), block)]
     return b"".join(head for head, _ in made) + pack(np.concatenate([codes for _, codes in made]), 4)

@@ -20,10 +20,8 @@ CALLS = (3, 200)
 NOISE_S = 1.0  # seconds of noise windows in one round
 NOISE_SHARE = 0.25  # the largest share of the budget for the noise windows of one round
 MOST_ROUNDS = 1000
-WAITING, PATIENCE_S = (
-    0.5,
-    1.0,
-)  # to wait for processors that nothing else uses: share of the time, seconds at once
+# To wait for processors that nothing else uses: share of the time, seconds at once.
+WAITING, PATIENCE_S = 0.5, 1.0
 NOISE = "noise"  # the value of a window, in the step of its number
 
 

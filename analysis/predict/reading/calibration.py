@@ -27,10 +27,8 @@ MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that ra
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
 TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
-QUANTUM, DISTURBED = (
-    "quantum",
-    "disturbed ",
-)  # region of a fixed work quantum; before the name of a disturbed work
+QUANTUM = "quantum"  # region of a fixed work quantum
+DISTURBED = "disturbed "  # before the name of a disturbed work
 LONGER = 1.25  # a quantum beyond so many times the shortest of its rank: something else used the core
 
 

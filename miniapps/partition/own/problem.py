@@ -38,6 +38,8 @@ class OwnProblem(Problem):
     if the step cannot be captured.
     """
 
+    LATER = (NORMS,)
+
     def __init__(self, name: str, given: Given, loss: str | None, parts: int = 1, named: str | None = None):
         self.name, self.given, self.parts = name, given, parts
         require_parts(given, parts)
@@ -114,8 +116,6 @@ class OwnProblem(Problem):
         stored = ((BATCH, STORED),) if BATCH in self._extents else ()
         return (*stored, (FEATURES, NORMS)) if self._between else stored
 
-    LATER = (NORMS,)
-
     def module(self, deck: Any) -> Any:
         return self._module
 
@@ -165,7 +165,7 @@ class OwnProblem(Problem):
         """Sentences about the inputs, and about the pairs if `names` has features."""
         found = []
         for k, (tensor, dims) in enumerate(zip(self.given.tensors, self.given.dims, strict=True)):
-            axes = [axis for axis in dims if axis in names]
+            axes = [axis for axis in dims if axis in names or (axis == self._between and NORMS in names)]
             if not axes and any(axis for axis in names if axis in self.given.extents()):
                 found.append(f"Input {k}, {list(tensor.shape)}, is not cut: all ranks hold it whole.")
         if STAGE in names:
