@@ -204,7 +204,7 @@ struct Table {
     }
 };
 
-constexpr int CELL = 4096, GROUP = 32;  // elements of a cell, at most; that a rotation mixes
+constexpr int GROUP = 32;  // elements that a rotation mixes
 
 __device__ inline void rotate(float *x) {
     for (int apart = 1; apart < GROUP; apart *= 2)
@@ -220,7 +220,7 @@ __device__ inline void rotate(float *x) {
 template <typename As, int BLOCK, bool ROTATES>
 struct Four {
     using Head = typename As::Head;
-    static constexpr int TOP = 0;
+    static constexpr int TOP = 0, CELL = 4096;  // elements of a cell, at most
     __device__ static int heads_of(int m) { return int(sizeof(Head)) * ((m + BLOCK - 1) / BLOCK); }  // bytes
     __device__ static Head get(const u8 *at) { return Head(sizeof(Head) == 1 ? *at : get_short(at)); }
     __device__ static void encode(const float *x, int m, float, u8 *out) {
