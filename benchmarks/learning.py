@@ -1,4 +1,4 @@
-"""Measures errors of predicted learning curves, and AdaPrec against fixed wires, on Fashion-MNIST in one process.
+"""Measures errors of predicted learning curves, and policies against fixed wires, on Fashion-MNIST in one process.
 
     python -m benchmarks.learning --data DIRECTORY            # with the four IDX files, as .gz
     python -m benchmarks.learning curves --data DIRECTORY --record tests/kernels/learning_curves.json
@@ -6,8 +6,9 @@
 curves    accuracy on the test set of 784-128-128-10 with momentum 0.9 and rate eta (1 - t/T)^2, on three wires and four
           seeds: predicts the last of 24 points from the first 12, by the sum of learning rates and by steps, each
           with curves and with a Bayesian network, and as the value at half time; --recorded FILE: of recorded curves
-policy    AdaPrec in both forms, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
-          accuracy. Time is computed, not measured: COMPUTE_S per step, and twice the bytes of the gradient
+policy    adaprec and cautious, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
+          accuracy. Time is computed, not measured: COMPUTE_S per step, and twice the bytes of the gradient; nothing
+          for evaluations and decisions
 
 A wire is applied to the gradient of the whole batch; the error of `sign` is added to the next gradient (Seide 2014).
 The last 4,000 training images are held out.
@@ -25,8 +26,10 @@ import numpy as np
 from benchmarks.harness.regret import regret
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
-from kernels.learning.adaprec import FORMS, AdaPrec
+from kernels.learning.adaprec import AdaPrec
+from kernels.learning.cautious import Cautious
 from kernels.learning.curves import predict
+from kernels.learning.trials import SEGMENTS, Trials
 from kernels.progress import Progress
 
 SIZES = (784, 128, 128, 10)
@@ -39,6 +42,7 @@ BITS = {"float32": 32, "fp8": 8, "sign": 1, "table:n=1": 1}
 LINKS = {"20 MB/s": 20e6, "200 MB/s": 200e6}
 BUDGET_STEPS = 1200  # steps of the cheapest wire in the budget
 EVALUATED = 4  # evaluations in a task
+POLICIES = ("adaprec", "cautious")
 
 
 @dataclass
@@ -150,9 +154,9 @@ def step(state: State, wire: str, data: Data, seed: int, rate: float, seconds: f
     state.steps, state.rates, state.seconds = state.steps + 1, state.rates + rate, state.seconds + seconds
 
 
-def accuracy(state: State, data: Data) -> float:
-    """The accuracy on the test set."""
-    x, y = data.test
+def accuracy(state: State, samples: tuple) -> float:
+    """The accuracy on some of the samples of Data."""
+    x, y = samples
     return float((outputs(state.weights, x).argmax(1) == y).double().mean())
 
 
@@ -171,7 +175,7 @@ def curve(wire: str, seed: int, data: Data) -> dict:
     for k in range(POINTS * every):
         step(state, wire, data, seed, RATE * (1 - k / (POINTS * every)) ** 2, 0.0)
         if (k + 1) % every == 0:
-            points.append((state.steps, state.rates, accuracy(state, data)))
+            points.append((state.steps, state.rates, accuracy(state, data.test)))
     steps, rates, reached = zip(*points, strict=True)
     return {"wire": wire, "seed": seed, "steps": steps, "rates": rates, "accuracy": reached}
 
@@ -227,12 +231,17 @@ def fixed(wire: str, seed: int, speed: float, budget: float, data: Data) -> floa
     state, seconds = begun(seed), seconds_of(wire, speed)
     while state.seconds + seconds <= budget:
         step(state, wire, data, seed, RATE * (1 - state.seconds / budget) ** 2, seconds)
-    return accuracy(state, data)
+    return accuracy(state, data.test)
 
 
-def adaptive(form: str, seed: int, speed: float, budget: float, data: Data) -> tuple[float, AdaPrec]:
+def adaptive(name: str, seed: int, speed: float, budget: float, data: Data) -> tuple[float, Trials]:
     """The accuracy after the budget, and the policy with its decisions. A step back does not return the spent time."""
-    policy = AdaPrec(tuple(BITS), budget, form, steps=round(BUDGET_STEPS / 12))
+    by_accuracy = name == "adaprec"
+    policy: Trials = (
+        AdaPrec(tuple(BITS), budget, steps=BUDGET_STEPS // SEGMENTS)
+        if by_accuracy
+        else Cautious(tuple(BITS), budget)
+    )
     kept = {policy.state: begun(seed)}
     while (task := policy.task()) is not None:
         state, begin, measured = kept[task.begin].copy(), policy.spent, []
@@ -243,10 +252,11 @@ def adaptive(form: str, seed: int, speed: float, budget: float, data: Data) -> t
         for k in range(count):
             step(state, task.wire, data, seed, RATE * max(0.0, 1 - state.seconds / budget) ** 2, seconds)
             if k + 1 in marks:
-                measured.append((loss(state, data), state.rates))
+                value = accuracy(state, data.held_out) if by_accuracy else loss(state, data)
+                measured.append((state.steps if by_accuracy else state.rates, value))
         kept[task.end] = state
         policy.done(state.seconds - begin, *zip(*measured, strict=True))
-    return accuracy(kept[policy.state], data), policy
+    return accuracy(kept[policy.state], data.test), policy
 
 
 def policy_rows(options) -> list[dict]:
@@ -261,8 +271,8 @@ def policy_rows(options) -> list[dict]:
             rows.append(
                 {"part": "policy", "what": f"{link}, {wire}", "figure": spread(values), "raw": values}
             )
-        for form in FORMS:
-            tasks = {s: partial(adaptive, form, s, speed, budget, data) for s in seeds}
+        for name in POLICIES:
+            tasks = {s: partial(adaptive, name, s, speed, budget, data) for s in seeds}
             runs = each(tasks, options.quiet)
             values = [value for value, _ in runs]
             lost = regret(by_wire, values)
@@ -270,11 +280,11 @@ def policy_rows(options) -> list[dict]:
             raw = [[decision.wire for decision in policy.decisions] for _, policy in runs]
             figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
             rows += [
-                {"part": "policy", "what": f"{link}, AdaPrec, {form}", "figure": spread(values), "raw": raw},
-                {"part": "policy", "what": f"{link}, regret, {form}", "figure": figure, "raw": values},
+                {"part": "policy", "what": f"{link}, {name}", "figure": spread(values), "raw": raw},
+                {"part": "policy", "what": f"{link}, regret, {name}", "figure": figure, "raw": values},
                 {
                     "part": "policy",
-                    "what": f"{link}, time of trials, {form}",
+                    "what": f"{link}, time of trials, {name}",
                     "figure": float(tried),
                     "raw": [],
                 },

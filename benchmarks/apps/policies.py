@@ -4,9 +4,9 @@
 
 wires    deck S on 2 ranks under layout, a run for each wire and seed: accuracy, and accuracy of float32 minus that of
          each other wire, paired by seed
-policy   deck S on 2 ranks over emulated links of 20 and 200 MB/s: every fixed wire and AdaPrec for the time of --steps
+policy   deck S on 2 ranks over emulated links of 20 and 200 MB/s: every fixed wire and policy for the time of --steps
          steps over the fastest wire, seeds 1 to --seeds; regret in accuracy with its interval, trials included;
-         fraction of the time for trials; errors of predicted losses
+         fractions of the time for trials and for decisions; errors of predicted values
 
 It uses real clocks: run nothing else beside it. All runs have the learning rate of --steps steps.
 """
@@ -28,7 +28,9 @@ WIRES = ("float32", "fp8", "table:n=2", "sign")
 # Candidates of a policy; `sign` without feedback loses accuracy again after a few hundred steps.
 CANDIDATES = ("float32", "fp8", "table:n=2", "sign:feedback=on")
 RATES = {"20 MB/s": "rate=20e6", "200 MB/s": "rate=200e6"}
-POLICIES = ("adaprec",)
+POLICIES = ("fastest", "lgreco", "adaprec", "cautious")
+LGRECO = ("--wire", "table:n=2")  # the error that L-GreCo allows
+TRYING = ("adaprec", "cautious")  # policies that try wires
 CALIBRATION_STEPS = 40
 
 
@@ -50,13 +52,16 @@ def run(options, seed: int, *more) -> dict:
 
 
 def looked(out: Path) -> dict:
-    """Seconds of trials, and errors of predicted losses, in the trace of rank 0."""
+    """Seconds of trials and of decisions, and errors of predicted values, in the trace of rank 0."""
     trace = read(out / "rank-00000.h5")
     events, values = trace.tables["events"], trace.tables["values"]
     number = {name: i for i, name in enumerate(trace.names)}
-    tried = events["name"] == number.get("speculate", -1)
+    took = events["end"] - events["start"]
+    tried, decided = (
+        float(took[events["name"] == number.get(name, -1)].sum()) / 1e9 for name in ("speculate", "decide")
+    )
     errors = values["value"][values["name"] == number.get("curve_error", -1)]
-    return {"tried_s": float((events["end"] - events["start"])[tried].sum()) / 1e9, "errors": errors.tolist()}
+    return {"tried_s": tried, "decided_s": decided, "errors": errors.tolist()}
 
 
 def accuracy(result: dict) -> float:
@@ -119,7 +124,11 @@ def policy(options) -> list[dict]:
         tasks = {(w, s): partial(run, options, s, *timed, "--wire", w) for s in seeds for w in CANDIDATES}
         chosen = ("--candidates", " ".join(CANDIDATES))
         tasks |= {
-            (p, s): partial(run, options, s, *timed, *chosen, "--policy", p) for s in seeds for p in POLICIES
+            (p, s): partial(
+                run, options, s, *timed, *chosen, "--policy", p, *(LGRECO if p == "lgreco" else ())
+            )
+            for s in seeds
+            for p in POLICIES
         }
         results = each(tasks, options.quiet)
         reached = {name: [accuracy(results[name, s]) for s in seeds] for name in (*CANDIDATES, *POLICIES)}
@@ -128,18 +137,15 @@ def policy(options) -> list[dict]:
         for name in POLICIES:
             lost = regret({wire: reached[wire] for wire in CANDIDATES}, reached[name])
             figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
-            tried = [results[name, s]["tried_s"] / seconds for s in seeds]
+            rows.append(row("policy", f"{link}, regret of {name}", figure, reached[name]))
+            if name not in TRYING:
+                continue
+            for what, key in (("trials", "tried_s"), ("decisions", "decided_s")):
+                parts = [results[name, s][key] / seconds for s in seeds]
+                rows.append(row("policy", f"{link}, time of {what} of {name}", spread(parts), parts))
             errors = [error for s in seeds for error in results[name, s]["errors"]]
-            rows += [
-                row("policy", f"{link}, regret of {name}", figure, reached[name]),
-                row("policy", f"{link}, time of trials of {name}", spread(tried), tried),
-                row(
-                    "policy",
-                    f"{link}, errors of losses predicted by {name}",
-                    spread(errors or [np.nan]),
-                    errors,
-                ),
-            ]
+            figure = spread(errors or [np.nan])
+            rows.append(row("policy", f"{link}, errors of values predicted by {name}", figure, errors))
     return rows
 
 

@@ -29,7 +29,7 @@ from benchmarks.harness.results import add_quiet
 # Top accuracies, %, and the corresponding wires or policies here.
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
 SAME = {"float": WIDEST, "fp8": ("fp8",), "Table-1": ("table:n=1",), "Fastest": ("fastest",),
-        "AdaPrec": ("adaprec", "adaprec-poster")}  # fmt: skip
+        "AdaPrec": ("adaprec",)}  # fmt: skip
 CLAIMS = (("fp8", "float"), ("Table-1", "float"), ("Fastest", "float"), ("AdaPrec", "float"),
           ("AdaPrec", "Fastest"))  # fmt: skip
 HOLDS, DOES_NOT, UNTOLD = "holds", "does not", "cannot be told"

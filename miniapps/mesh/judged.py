@@ -32,7 +32,7 @@ class JudgedMeshTrainer(MeshTrainer, JudgedTrainer):
     """A MeshTrainer for policies. Construction is collective."""
 
     def __init__(self, ctx: Context):
-        super().__init__(ctx, {"speculate": OTHER})
+        super().__init__(ctx, {"speculate": OTHER, "decide": OTHER})
         self.first = candidates(self.config)[0]
         self.names = summed_gradients(self.plan)
         self.wires = (self.first,) * len(self.names)

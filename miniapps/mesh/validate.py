@@ -94,6 +94,11 @@ def validate(config: Any, options: Any, size: int) -> None:
             "--replay: this run decides nothing by a clock or an order of arrival; leave it out, or give the --policy "
             "or --seconds of the run to replay"
         )
+    if config.training.policy == choosing.ADAPREC:
+        raise UsageError(
+            "--policy adaprec: decides by the accuracy of held-out samples, and models over a mesh have a loss alone; "
+            "choose --policy cautious, which decides by losses"
+        )
     choosing.validate(config, options, partial(require_wire, level=options.policy.level))
     if config.mesh.save_plan:
         require_known(config)
@@ -159,7 +164,9 @@ def follows(config: Any, options: Any) -> str | None:
 def memory(config: Any, options: Any, size: int) -> Need:
     """The memory that a rank needs: whole parameters while they are drawn, and its share of the activations."""
     parameters, activations = models.model(config.model.name).costs(deck(config))
-    states = 3 * (len(choosing.candidates(config)) + 3) * config.training.tries  # kept by AdaPrec
+    states = (
+        3 * (len(choosing.candidates(config)) + 3) * config.training.tries
+    )  # kept by policies that try wires
     return Need(
         TORCH + 4 * ((8 + states) * parameters + KEPT * activations // max(1, size)),
         f"--model {config.model.name}, training.batch = {config.training.batch}",

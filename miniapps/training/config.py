@@ -106,6 +106,14 @@ class Evaluation:
 
     every: int = evaluations("values:accuracy", "values:weights_sample", "values:wire_*")
     target: float = target()
+    top: int = option(
+        1,
+        help="N of the Top-N accuracy: an answer is right if its label is among the N classes with the largest outputs",
+        role="control",
+        flag="--top",
+        minimum=1,
+        maximum=1000,
+    )
     outputs: str = option(
         "sample",
         help="graphs: log-probabilities of the last evaluation to record as numbers: a sample of 256, or all",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -32,6 +32,15 @@ SAMPLED = 256  # evenly spaced weights or outputs recorded as numbers
 JUDGED = 8  # micro-batches whose encoding errors count
 
 
+def classes(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (n,) with the largest of outputs (n, classes), the first of equal ones, and their margins (n,): the
+    distance of the largest from the second, relative to the larger magnitude of both."""
+    largest = np.sort(outputs.astype(np.float64), axis=1)[:, -2:]
+    with np.errstate(invalid="ignore"):
+        margins = (largest[:, 1] - largest[:, 0]) / np.abs(largest).max(axis=1)
+    return outputs.argmax(1), margins
+
+
 class ModelTrainer(ParallelTrainer, JudgedTrainer):
     """The trainer of a model of `miniapps.training.models`; every rank holds the same weights. Construction is
     collective."""
@@ -41,13 +50,14 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
         training, model = config.training, models.model(config.model.name)
         shapes = model.shapes(config.model, model.edge(config.data.name))
         plain = training.policy == "fixed" and training.wire == PLAIN
-        regions = {"gradient": COMPUTE, "speculate": OTHER}
+        regions = {"gradient": COMPUTE, "speculate": OTHER, "decide": OTHER}
         super().__init__(ctx, regions, shapes, chained=model.CHAINED and plain)
         given = model.load(config) if ctx.rank == 0 else None
         self.data = images.share(ctx.comm, given, ctx.comm.bcast(type(given)))
         if ctx.rank == 0:
             for name, array in self.data.inputs().items():
                 self.tracer.array(f"{INPUT}{name}", 0, array)
+        self.top = config.evaluation.top
         self.duplicates = duplicates.make_duplicates(ctx)
         moved = self.summed and self.config.output.shares == "auto"  # calls may get more micro-batches
         most = training.batch if moved else training.micro * max(map(len, self.calls))
@@ -102,14 +112,10 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
         tracer, given = self.tracer, self.data
         start = tracer.clock()
         self.require_same_weights()
-        count = len(given.test_labels)
-        owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
         correct = 0
-        for block in np.flatnonzero(owner == self.ctx.rank).tolist():
-            part = slice(block * TEST_BLOCK, (block + 1) * TEST_BLOCK)
-            self.network.begin(step, block)
-            correct += self.network.correct(given.test_images[part], given.test_labels[part])
-        self.accuracy = int(self._correct(np.array([[correct]]))[0]) / count
+        for own in self._own(np.arange(len(given.test_labels)), step):
+            correct += self.network.correct(given.test_images[own], given.test_labels[own], self.top)
+        self.accuracy = int(self._correct(np.array([[correct]]))[0]) / len(given.test_labels)
         tracer.event(self.name["evaluate"], start)
         if self.ctx.rank == 0:
             tracer.value("accuracy", self.accuracy)
@@ -123,17 +129,20 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
                         tracer.value(name, value, tensor)
 
     def record_outputs(self, step: int) -> None:
-        """Record the outputs of a network with fixed samples."""
-        start = self.tracer.clock()
-        outputs = None if self.ctx.rank else self.network.answers(step)
-        if outputs is None:
-            return
-        tracer, predictions = self.tracer, outputs.argmax(1)
-        for name, array in (("outputs", outputs), ("predictions", predictions)):
-            tracer.array(name, 0, array)
-        tracer.values("predictions", np.arange(len(predictions)), predictions)
-        count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
-        tracer.values("outputs", *sampled(outputs.reshape(-1), count))
+        """Record the outputs of a network with fixed samples, and the classes of all samples."""
+        tracer, given = self.tracer, self.data
+        start = tracer.clock()
+        if not self.network.answers_at_once:
+            for own in self._own(np.arange(len(given.test_labels)), step):
+                tracer.decisions("class", own, *classes(self.network.outputs(given.test_images[own])))
+        elif self.ctx.rank == 0:
+            outputs = self.network.answers(step)
+            chosen, margins = classes(outputs)
+            for name, array in (("outputs", outputs), ("predictions", chosen)):
+                tracer.array(name, 0, array)
+            tracer.decisions("class", np.arange(len(chosen)), chosen, margins)
+            count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
+            tracer.values("outputs", *sampled(outputs.reshape(-1), count))
         tracer.event(self.name["evaluate"], start)
 
     def _sample_weights(self) -> None:
@@ -142,14 +151,23 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
         self.tracer.values("weights_sample", np.arange(len(weights)), weights)
 
     def held_out_loss(self) -> float:
-        given, count = self.data, len(self.held)
-        losses = np.zeros((1, 1))
-        owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
+        given, losses = self.data, 0.0
+        for own in self._own(self.held, self.tracer.step):
+            losses += self.network.loss_alone(given.images[own], given.labels[own])
+        return float(self._held_out(np.array([[losses]]))[0]) / len(self.held)
+
+    def held_out_accuracy(self) -> float:
+        given, correct = self.data, 0
+        for own in self._own(self.held, self.tracer.step):
+            correct += self.network.correct(given.images[own], given.labels[own], self.top)
+        return int(self._correct(np.array([[correct]]))[0]) / len(self.held)
+
+    def _own(self, samples: np.ndarray, step: int) -> Iterator[np.ndarray]:
+        """This rank's part of `samples`, by blocks that are announced to the network as of `step`."""
+        owner = contiguous_owner(-(-len(samples) // TEST_BLOCK), self.ctx.size)
         for block in np.flatnonzero(owner == self.ctx.rank).tolist():
-            chosen = self.held[block * TEST_BLOCK : (block + 1) * TEST_BLOCK]
-            self.network.begin(self.tracer.step, block)
-            losses += self.network.loss_alone(given.images[chosen], given.labels[chosen])
-        return float(self._held_out(losses)[0]) / count
+            self.network.begin(step, block)
+            yield samples[block * TEST_BLOCK : (block + 1) * TEST_BLOCK]
 
     # ---- for policies
 

@@ -110,7 +110,7 @@ def memory(config: Any, options: Any, size: int) -> Need:
     most = -(-training.blocks // size)
     apart = training.calls == "block" and not model.CHAINED
     rows, samples = (most if training.calls == "block" else 1), training.micro * (1 if apart else most)
-    states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # kept by AdaPrec
+    states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # kept by policies that try wires
     return Need(
         TORCH + model.memory(config, max(samples, 250)) + 4 * (8 + states + 3 * rows) * parameters,
         f"model.hidden = {config.model.hidden}, training.batch = {training.batch}",

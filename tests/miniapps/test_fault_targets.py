@@ -93,5 +93,5 @@ def test_nothing_is_created(fault, tmp_path, capsys):
 
 
 def test_trials_of_wires_may_take_more_steps_than_the_problem_has():
-    argv = f"{TRAINING} --policy adaprec --seconds 5"
+    argv = f"{TRAINING} --policy cautious --seconds 5"
     check("training", argv, "raise@step=3,rank=0")

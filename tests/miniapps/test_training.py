@@ -23,8 +23,10 @@ from miniapps.learning.samples import images as data
 from miniapps.learning.samples.batches import Batches, mask
 from miniapps.learning.weights import initial
 from miniapps.runner.main import main
+from miniapps.trace import read
 from miniapps.training import APP, models
 from miniapps.training.config import Model
+from miniapps.training.trainer import classes
 
 # ---- data
 
@@ -318,7 +320,12 @@ def test_the_number_of_right_answers_is_counted():
         array[...] = 0.0
     weights[-1][3] = 1.0  # always class 3
     images, _ = pictures(30, 8)
-    assert net.correct(images, np.arange(30, dtype=np.uint8) % 10) == 3
+    labels = np.arange(30, dtype=np.uint8) % 10
+    assert net.correct(images, labels) == 3
+    # Class 3 comes first, then the equal ones in their order.
+    assert [net.correct(images, labels, top) for top in (2, 4, 5, 10)] == [6, 12, 15, 30]
+    weights[-1][7] = np.nan
+    assert net.correct(images, labels) == 0 and net.correct(images, labels, 2) == 3
 
 
 # ---- buckets
@@ -435,8 +442,8 @@ def launched(out, *more):
     (["--wire=fp8", "--guarantee=exact"], "exact"),
     (["--policy=fastest"], "--policy fastest decides by a clock"),
     (["--seconds=1"], "--seconds decides by a clock"),
-    ([*FREE, "--policy=adaprec"], "give it with --seconds"),
-    ([*FREE, "--policy=adaprec-poster", "--seconds=1"], "--policy adaprec-poster: a trial of"),
+    ([*FREE, "--policy=cautious"], "give it with --seconds"),
+    ([*FREE, "--policy=adaprec", "--seconds=1"], "--policy adaprec: a trial of"),
     ([*FREE, "--policy=fastest", "--candidates="], "give the wires among which --policy fastest chooses"),
     ([*FREE, "--policy=fastest", "--candidates=fp8 fp8"], "each once"),
     ([*FREE, "--policy=fastest", "--candidates=fp8 morse"], "morse"),
@@ -516,3 +523,27 @@ def test_a_checkpoint_holds_weights_and_velocities_of_every_tensor(recorded):
     with h5py.File(recorded) as file:
         assert file["weights.hidden1.weight"].shape == file["velocity.hidden1.weight"].shape == (16, 64)
         assert len(file) == 12 and np.any(file["velocity.output.bias"][...])
+
+
+# ---- decisions
+
+
+def test_the_class_of_each_test_image_is_a_decision_with_its_margin(tmp_path):
+    assert main(APP, [*SMALL, "--steps", "4", "--out", str(tmp_path / "run")], MPI.COMM_SELF) == 0
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    values = trace.tables["values"]
+    found = {
+        name: values["value"][values["name"] == trace.names.index(name)]
+        for name in ("decision:class", "margin:class", "accuracy")
+    }
+    labels = data.load("blobs", "", 1).test_labels
+    assert len(found["decision:class"]) == len(found["margin:class"]) == len(labels)
+    assert found["accuracy"][-1] == (found["decision:class"] == labels).mean()
+    assert (found["margin:class"] > 0).all()
+
+
+def test_a_margin_is_the_distance_of_the_two_largest_outputs():
+    outputs = np.array([[1.0, 4.0, 3.0], [2.0, 2.0, 0.0], [-1.0, -3.0, -2.0], [0.0, 0.0, 0.0]], np.float32)
+    chosen, margins = classes(outputs)
+    assert chosen.tolist() == [1, 0, 0, 0]
+    assert margins[:3].tolist() == [0.25, 0.0, 0.5] and np.isnan(margins[3])

@@ -84,9 +84,9 @@ def test_what_lgreco_measures_changes_no_bit(tmp_path):
 
 CLOCKS = {
     "fastest": ["--policy", "fastest", "--steps", "3", "--candidates", "fp8 sign:feedback=on"],
-    "adaprec": [
+    "cautious": [
         "--policy",
-        "adaprec",
+        "cautious",
         "--steps",
         "300",
         "--seconds",
@@ -98,7 +98,7 @@ CLOCKS = {
 }
 
 
-@pytest.mark.parametrize("clock", ["fastest", "adaprec", pytest.param("seconds", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clock", ["fastest", "cautious", pytest.param("seconds", marks=pytest.mark.slow)])
 def test_decisions_of_a_clock_are_replayed_with_one_hash_on_all_meshes(tmp_path, clock):
     """Recorded without a guarantee; repeated under layout on other meshes of as many ranks."""
     options, again = CLOCKS[clock], ["--replay", str(tmp_path / "run")]

@@ -166,7 +166,7 @@ def test_dividing_by_a_power_of_two_moves_no_bit_but_where_a_wire_ends(tmp_path,
 
 # ---- policies
 
-TIMED = ["--steps", "400", "--evaluate-every", "0", "--policy", "adaprec"]
+TIMED = ["--steps", "400", "--evaluate-every", "0", "--policy", "cautious"]
 
 
 def decided(run):
@@ -191,10 +191,10 @@ def measured(run, prefix):
     [
         ["--policy", "fastest"],
         [*TIMED, "--seconds", "0.6", "--candidates", "float32 sign:feedback=on fp8"],
-        pytest.param([*TIMED[:-1], "adaprec-poster", "--seconds", "0.6"], marks=pytest.mark.slow),
+        pytest.param([*TIMED[:-1], "adaprec", "--seconds", "0.6"], marks=pytest.mark.slow),
         ["--seconds", "0.3", "--steps", "100000", "--wire", "fp8"],
     ],
-    ids=["fastest", "adaprec", "poster", "seconds"],
+    ids=["fastest", "cautious", "adaprec", "seconds"],
 )
 def test_what_a_clock_decided_is_replayed_bit_for_bit(tmp_path, options):
     recorded, again = tmp_path / "recorded", tmp_path / "again"
@@ -204,7 +204,7 @@ def test_what_a_clock_decided_is_replayed_bit_for_bit(tmp_path, options):
     assert compare(load([recorded, again]), ("recorded", 0), ("again", 0)).equal
 
 
-def test_adaprec_tries_every_wire_from_one_state_and_goes_on_from_a_trial(tmp_path):
+def test_a_policy_tries_every_wire_from_one_state_and_goes_on_from_a_trial(tmp_path):
     training(2, *TIMED, "--seconds", "2", "--candidates", "float32 fp8", out=tmp_path / "run")
     chosen = [(name, choice) for _, name, _, choice in decided(tmp_path / "run") if name != "task"]
     assert chosen[:6] == [
@@ -222,7 +222,7 @@ def test_adaprec_tries_every_wire_from_one_state_and_goes_on_from_a_trial(tmp_pa
     assert len(speculated) >= len(trials) and {step + 1 for step in trials} <= set(speculated)
 
 
-def test_adaprec_steps_back_from_a_gradient_that_is_no_number(tmp_path):
+def test_a_policy_steps_back_from_a_gradient_that_is_no_number(tmp_path):
     struck = [*TIMED, "--seconds", "2", "--candidates", "float32 fp8", "--fault", "nan@step=1,block=2"]
     _, result = training(2, *struck, out=tmp_path / "run")
     assert result["fom"]["accuracy"]["value"] > 0.3

@@ -11,7 +11,7 @@ from miniapps.runner.config import HUGE, INT32, SEEDS, option
 Choices = tuple[str, ...] | Callable[[], list[str]]
 
 SAMPLES = 2**20  # of a batch, at most
-POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
+POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "cautious")
 
 
 @dataclass
@@ -153,7 +153,7 @@ class Judging:
     @property
     def tries(self) -> bool:
         """Whether the policy trains with several wires from one state."""
-        return self.policy.startswith("adaprec")
+        return self.policy in ("adaprec", "cautious")
 
 
 def policy() -> Any:
@@ -161,8 +161,8 @@ def policy() -> Any:
     return option(
         "fixed",
         help="choice of the wire: fixed, --wire; fastest, the wire with the least measured time for each kind of "
-        "tensor; lgreco, wires per tensor that minimise bytes subject to --wire's error; adaprec, adaprec-poster, the "
-        "wire with the largest gain per time",
+        "tensor; lgreco, wires per tensor that minimise bytes subject to --wire's error; adaprec, the wire with the "
+        "largest predicted gain of accuracy per second, from trials; cautious, the same by losses, and it goes back",
         choices=POLICIES,
         role="method",
         effect="reduction",

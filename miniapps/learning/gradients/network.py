@@ -27,9 +27,13 @@ def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
 class Network:
     """A network whose weights are NumPy's, float32 at aligned addresses; they may change between calls.
 
+    `answers_at_once`: whether it has fixed samples, and answers for all in one call.
+
     `forward(tensors, images, mask)`: the logits; `mask` (n, hidden) multiplies the last hidden layer, None: no mask.
     Images have the shape `image`; a call takes at most `most` images. `largest`: the pixel value that becomes 1.
     """
+
+    answers_at_once = False
 
     def __init__(
         self,
@@ -61,10 +65,15 @@ class Network:
         """The dropout masks of all images of some micro-batches; `drawn(block, rows)` draws them."""
         return np.concatenate([drawn(block, micro) for block in blocks])
 
-    def answers(self, step: int) -> np.ndarray | None:
-        """The outputs for all samples of a network with fixed samples, float32 (n, classes), after `step`; None for
-        networks of images."""
-        return None
+    def answers(self, step: int) -> np.ndarray:
+        """The outputs for all samples of a network with fixed samples, float32 (n, classes), after `step`."""
+        raise NotImplementedError("a network of images has no fixed samples")
+
+    def outputs(self, images: np.ndarray) -> np.ndarray:
+        """The outputs for `images`, float32 (n, classes), without gradients."""
+        x, _ = self._copied(images, np.zeros(len(images), np.int64))
+        with torch.inference_mode():
+            return self._forward(self._tensors, x, None).numpy().copy()
 
     def loss(
         self,
@@ -103,11 +112,16 @@ class Network:
         with torch.inference_mode():
             return cross_entropy(self._forward(self._tensors, x, None), target, reduction="sum").item()
 
-    def correct(self, images: np.ndarray, labels: np.ndarray) -> int:
-        """The number of `images` that are classified correctly."""
+    def correct(self, images: np.ndarray, labels: np.ndarray, top: int = 1) -> int:
+        """The number of `images` whose label is among the `top` classes with the largest outputs. Among equal outputs
+        lower classes come first; a NaN is larger than all numbers, and no right answer."""
         x, target = self._copied(images, labels)
         with torch.inference_mode():
-            return int((self._forward(self._tensors, x, None).argmax(1) == target).sum())
+            outputs = self._forward(self._tensors, x, None)
+            own = outputs.gather(1, target[:, None])
+            lower = torch.arange(outputs.shape[1]) < target[:, None]
+            before = ~(outputs <= own) | (lower & (outputs == own))
+            return int((before.sum(1) < top).sum())
 
     def _copied(self, images, labels):
         """Both, copied to the aligned memory of all calls."""

@@ -1,4 +1,4 @@
-"""Training by AdaPrec (kernels.learning.adaprec): tries several wires from one state, then continues with the best.
+"""Training by a policy that tries wires (`kernels.learning.trials`): several from one state, then on with the best.
 
 The trace records choices: after each step the next action (`task`: on, look at the loss, end); at the end of a task the
 state (`begin`) and the `wire` of the next task, and the name of its final state (`end`). So a replay needs neither a
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Any
 
-from kernels.learning.adaprec import START, Task
-from kernels.learning.curves import predict
+from kernels.learning.trials import START, Task
 from miniapps.errors import UsageError
 from miniapps.learning.optimisers import rate_at
-from miniapps.learning.policies.choosing import adaprec
+from miniapps.learning.policies.choosing import ADAPREC, trials
 from miniapps.learning.policies.courses import Judged
 from miniapps.learning.policies.judged import JudgedTrainer
 
-POINTS = 3  # losses of held-out images per task
+POINTS = 3  # measurements of held-out samples per task
 TRIAL = "trial "  # prefix of the states after trials
 BEGINNING, NOTHING = "beginning", "nothing"  # choices: the initial state, no wire
 
@@ -35,23 +34,17 @@ class State:
     rates: float  # the sum of learning rates so far
 
 
-Curve = list[tuple[float, float]]  # (sum of learning rates, loss of the held-out images)
-
-
 class Adaptive(Judged):
-    """The course of AdaPrec, decided by the clock of rank 0."""
+    """The course of `adaprec` and `cautious`, decided by the clock of rank 0."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
-        import scipy.optimize  # noqa: F401 (for curves: a second that no segment should pay for)
-
         super().__init__(trainer, position)
         self._rates, self._begin, self._end, self._spoiled = 0.0, START, "", False
         self._states = {START: self._state()}
-        self._known: dict[str, Curve] = {START: []}  # curve of the task that led to each state
-        self._seen: Curve = []  # of the current task
+        self._seen: list[tuple[float, float]] = []  # (abscissa, value) of the current task
         self._speculated: int | None = None  # begin of the current step of a trial
         # Unused in a replay.
-        self._policy = adaprec(self.config)
+        self._policy = trials(self.config)
         self._task_begun, self._steps = 0.0, 0
         self._task: Task | None = None
         self._final = START
@@ -74,23 +67,27 @@ class Adaptive(Judged):
         return True
 
     def recovers(self) -> bool:
-        """End the task with an infinite loss, so that the policy goes back to an earlier state."""
+        """End the task with a value that is not finite, so that the policy goes back to an earlier state."""
         self._spoiled = True
         return True
 
     def _look(self) -> None:
-        """Measure the loss of the held-out images."""
-        loss = inf if self._spoiled else self.trainer.held_out_loss()
-        self._seen.append((self._rates, loss))
+        """Measure the held-out samples: Top-N accuracy by steps for adaprec, loss by the sum of rates for cautious."""
+        trainer, position = self.trainer, float(self.position)
+        if self.config.training.policy == ADAPREC:
+            name, at = "held_out_accuracy", position
+            value = nan if self._spoiled else trainer.held_out_accuracy()
+        else:
+            name, at = "held_out_loss", self._rates
+            value = inf if self._spoiled else trainer.held_out_loss()
+        self._seen.append((at, value))
         if self.ctx.rank == 0:
-            self.trainer.tracer.value("held_out_loss", loss)
+            trainer.tracer.value(name, value)
 
     def _begin_task(self) -> bool:
         """End the current task, if any, and begin the next; returns False if there is none."""
         if self._end:
             self._states[self._end] = self._state()
-            self._compare_curve()
-            self._known[self._end] = [*self._known[self._begin][-1:], *self._seen]
         begin = self.ctx.choose("begin", self._decided)
         self._begin = START if begin == BEGINNING else begin
         self._load(self._begin)
@@ -102,15 +99,12 @@ class Adaptive(Judged):
         self._go_on_over(wire)
         return True
 
-    def _compare_curve(self) -> None:
-        """Record the difference between the end of a segment and the prediction from the trial before it."""
-        points = [*self._known[self._begin], self._seen[-1]]
-        if self.ctx.rank or not self._begin.startswith(TRIAL) or not all(isfinite(y) for _, y in points):
-            return
-        rates, losses = zip(*points[:-1], strict=True)
-        there = predict(rates, losses, points[-1][0])
-        if not there.failed:
-            self.trainer.tracer.value("curve_error", abs(there.mean - points[-1][1]))
+    def _compare(self, task: Task) -> None:
+        """Record the difference between the value at the end of a segment and its prediction."""
+        if not task.trial and self._policy.decisions:
+            apart = self._policy.decisions[-1].expected.get(task.wire, nan) - self._seen[-1][1]
+            if isfinite(apart):
+                self.trainer.tracer.value("curve_error", abs(apart))
 
     # ---- states
 
@@ -154,9 +148,12 @@ class Adaptive(Judged):
         """Pass the results of the current task to the policy; returns the state where the run continues or ends."""
         if self.ctx.rank == 0:
             if self._task is not None:
-                rates, losses = zip(*self._seen, strict=True)
-                self._policy.done(max(self.elapsed() - self._task_begun, 1e-9), losses, rates)
+                self._compare(self._task)
+                seconds = max(self.elapsed() - self._task_begun, 1e-9)
+                self._policy.done(seconds, *zip(*self._seen, strict=True))
+            begun = self.trainer.tracer.clock()
             self._task, self._final = self._policy.task(), self._policy.state
+            self.trainer.tracer.event(self.trainer.name["decide"], begun)
             if (
                 self._task is not None
                 and self._states[self._task.begin].position >= self.config.training.last

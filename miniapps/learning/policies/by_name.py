@@ -12,5 +12,5 @@ COURSES: dict[str, Callable[[Any, int], Timed]] = {
     "fastest": Fastest,
     "lgreco": LGreco,
     "adaprec": Adaptive,
-    "adaprec-poster": Adaptive,
+    "cautious": Adaptive,
 }

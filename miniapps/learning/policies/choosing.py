@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from kernels.allreduce.coding import coding
-from kernels.learning.adaprec import SEGMENTS, AdaPrec
+from kernels.learning.adaprec import AdaPrec
+from kernels.learning.cautious import Cautious
+from kernels.learning.trials import SEGMENTS, Trials
 from kernels.wires import PLAIN, cells_of
 from miniapps.errors import UsageError
 from miniapps.learning.course.checks import require_clock
 
 # For each policy the name of a choice that depends on a clock.
-CLOCKED = {"fastest": "fastest", "adaprec": "task", "adaprec-poster": "task"}
+CLOCKED = {"fastest": "fastest", "adaprec": "task", "cautious": "task"}
+ADAPREC = "adaprec"
 
 
 def candidates(config) -> list[str]:
@@ -39,11 +42,12 @@ def for_all(shapes: Sequence[tuple[int, ...]], wires: dict[int, str], first: str
     return used
 
 
-def adaprec(config) -> AdaPrec:
-    """The state machine of the policy. Raises ValueError for a budget that cannot be divided."""
-    form = "poster" if config.training.policy == "adaprec-poster" else "improved"
-    steps = config.training.steps // SEGMENTS
-    return AdaPrec(candidates(config), config.training.seconds, form=form, steps=steps)
+def trials(config) -> Trials:
+    """The state machine of a policy that tries wires. Raises ValueError for a budget that cannot be divided."""
+    wires, seconds = candidates(config), config.training.seconds
+    if config.training.policy == ADAPREC:
+        return AdaPrec(wires, seconds, steps=config.training.steps // SEGMENTS)
+    return Cautious(wires, seconds)
 
 
 def validate(config, options, require: Callable[[str], None]) -> None:
@@ -59,7 +63,7 @@ def validate(config, options, require: Callable[[str], None]) -> None:
         require(wire)
     if config.training.tries:
         try:
-            adaprec(config)
+            trials(config)
         except ValueError as error:
             raise UsageError(f"--policy {config.training.policy}: {error}") from error
     _require_clock(config, options)

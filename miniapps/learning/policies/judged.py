@@ -52,6 +52,10 @@ class JudgedTrainer(Trainer):
     def held_out_loss(self) -> float:
         """The mean loss of the held-out samples."""
 
+    def held_out_accuracy(self) -> float:
+        """The Top-N accuracy of the held-out samples."""
+        raise NotImplementedError("this model has no classes")
+
     @abstractmethod
     def lost(self) -> Any:
         """The errors that wires with feedback keep on this rank."""

@@ -64,6 +64,8 @@ class GraphNetwork(Network):
     neighbours for learning, None for all; evaluations use all neighbours.
     """
 
+    answers_at_once = True
+
     def __init__(
         self,
         forward: Callable,
