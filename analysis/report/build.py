@@ -55,6 +55,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     lambda overview: what_if_sections(overview.what_if),
     "components",
     "sums",
+    "decisions",
     "solves",
     "learning",
     "utilisation",

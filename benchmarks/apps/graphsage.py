@@ -31,6 +31,7 @@ from benchmarks.harness.results import add_quiet, machine, report
 from kernels import bits
 from kernels.progress import Progress
 from miniapps.trace import read
+from miniapps.trace.records import DECISION
 from miniapps.training.graphs import cora
 from miniapps.training.models import graphsage
 
@@ -124,7 +125,7 @@ def run(out: Path, chosen: tuple[str, ...]) -> Run:
         names = graphsage.MODEL.shapes(graphsage.Options(), FEATURES)
         weights = np.concatenate([file[f"weights.{name}"][...].reshape(-1) for name in names])
     trace = read(out / "rank-00000.h5")
-    outputs, predictions = (recorded(trace, name) for name in ("outputs", "predictions"))
+    outputs, predictions = (recorded(trace, name) for name in ("outputs", f"{DECISION}class"))
     shutil.rmtree(out)
     return Run(accuracy, weights, outputs, predictions)
 

@@ -313,7 +313,8 @@ class Model:
         record = self.record
         record.iterations.append(end.iterations)
         if self.ctx.rank == 0:
-            self._value("cg_iterations", end.iterations)
+            margin = end.margin(options.tolerance)
+            self.tracer.decision("cg_iterations", end.iterations, margin, self._whole)
         record.failed_solves += not end.converged
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 

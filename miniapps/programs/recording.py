@@ -7,6 +7,7 @@ recorded without a block are compared only between runs on the same number of ra
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import sys
@@ -223,6 +224,13 @@ class Recording:
             self._tracer.value(name, float(value), int(block))
         elif self._comm.rank == 0:
             self._tracer.value(name, float(value))
+
+    def decision(self, name: str, outcome: float, margin: float = math.nan, block: int | None = None) -> None:
+        """Record a discrete outcome as a number: a class, a number of iterations, 1 for yes and 0 for no; of a `block`,
+        or of the whole program, on rank 0 only. `margin`: how far it was from another outcome, at least 0, relative to
+        the quantities that were compared; NaN: not known. `python -m analysis decisions` compares them."""
+        if block is not None or self._comm.rank == 0:
+            self._tracer.decision(name, float(outcome), float(margin), -1 if block is None else int(block))
 
     @contextlib.contextmanager
     def region(self, name: str, kind: str = COMPUTE, nbytes: int = 0, flops: int = 0) -> Iterator[None]:

@@ -67,8 +67,9 @@ class Recorder:
         self.history.true_residual = self.precise_residual()
         orthogonality = self.method.orthogonality()
         if self.ctx.rank == 0 and not part:
-            self.tracer.value("iterations", solve.iterations)
-            self.tracer.value("converged", float(solve.converged))
+            margin = solve.margin(self.ctx.config.solve.tolerance)
+            self.tracer.decision("iterations", solve.iterations, margin)
+            self.tracer.decision("converged", solve.converged, margin)
             if not self.config.true_every or solve.iterations % self.config.true_every:
                 self.tracer.value("true_residual", self.history.true_residual)
             if orthogonality is not None and not self._watches:

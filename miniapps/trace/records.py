@@ -34,6 +34,8 @@ ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, AS
     "input:asked.rows:", "input:asked.columns:", "input:asked.samples:", "input:asked.class:",
     "input:asked.lookups:", "input:asked.shares:",
 )  # fmt: skip
+# Values about decisions (`Tracer.decision`), each with the name of the decision: the outcome, and its margin.
+DECISION, MARGIN = "decision:", "margin:"
 WRONG = "wrong_rank"  # a value by block: the rank with wrong bits, found by --duplicate
 CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 

@@ -7,6 +7,7 @@ A region costs two clock reads and one append of packed bytes (0.2 us). Other re
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import time
@@ -20,6 +21,7 @@ from kernels.sizes import COLUMNS, dtype_name, sample_of, sizes
 from miniapps.system import place
 from miniapps.system.interrupts import held
 from miniapps.trace.chain import Rows
+from miniapps.trace.records import DECISION, MARGIN
 from miniapps.trace.schema import COMPUTE, KINDS, TABLES, TraceError, fingerprint, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
 
@@ -147,6 +149,20 @@ class Tracer:
             pending["where"] += [(1, self.repeat, begin + i, number, after) for i in range(len(part))]
             if len(pending["value"]) >= BLOCK:
                 self._write(tails=False)
+
+    def decision(self, name: str, outcome: float, margin: float = math.nan, block: int = -1) -> None:
+        """Record one decision, as `decisions` does."""
+        self.value(DECISION + name, outcome, block)
+        if not math.isnan(margin):
+            self.value(MARGIN + name, margin, block)
+
+    def decisions(self, name: str, blocks: np.ndarray, outcomes: np.ndarray, margins: np.ndarray) -> None:
+        """Record discrete outcomes (n,) as numbers, such as the class of a sample, the number of iterations, or 1 for
+        yes and 0 for no, of the global `blocks` (n,), -1 for the whole. `margins` (n,): how far each was from another
+        outcome, at least 0, relative to the quantities that were compared; NaN: not known."""
+        known = ~np.isnan(margins)
+        self.values(DECISION + name, blocks, outcomes)
+        self.values(MARGIN + name, blocks[known], margins[known])
 
     def digest(self, array: np.ndarray) -> bytes:
         """The fingerprint of `array` in this trace's kind, 16 bytes, see `schema.fingerprint`."""

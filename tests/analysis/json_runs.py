@@ -1,5 +1,7 @@
 """Runs that fill every table of every analysis command, and the command lines for them."""
 
+from functools import partial
+
 import numpy as np
 
 from tests.analysis.answers_runs import write_answers
@@ -13,6 +15,11 @@ from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
 from tests.analysis.training_runs import study_of
+
+
+def classes(seed, repeat, step):
+    """A class that another seed decides otherwise, and a number of iterations that none does."""
+    return [("class", 3, seed + step, 0.1), ("iterations", -1, 7, np.nan)]
 
 
 def drifting(seed):
@@ -69,6 +76,8 @@ def write_all(root):
     for k, short in enumerate((0, 0, 1)):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
+    for seed in (0, 1):
+        write_run(root / f"decided/r{seed}", 1, steps=2, decisions=partial(classes, seed))
     study_of(root / "training")
     write_mesh(root / "training" / "mesh", [0.4, 0.5])
     dot = case("dot", address=2, layers={"ATen default": 2, "MKL AVX": 1})
@@ -107,6 +116,7 @@ def command_lines(root, out):
         "components": ["components", root / "grown"],
         "sums": ["sums", root / "sums"],
         "solves": ["solves", root / "solves"],
+        "decisions": ["decisions", root / "decided"],
         "learning": ["learning", root / "training"],
         "utilisation": ["utilisation", root / "training" / "mesh"],
         "audits": ["audits", root / "audits"],

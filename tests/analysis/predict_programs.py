@@ -76,7 +76,7 @@ def write_program(
                 tracer.event(work, start)
                 tracer.event(whole, begin)
                 if calls and rank == 0:
-                    tracer.value("cg_iterations", calls)
+                    tracer.decision("cg_iterations", calls, 0.5)
                 for name in ("cpu_time", "cpu"):
                     tracer.usage(name, step, (clock.now - begun) / 1e9 - lost / 1e3)
             tracer.close()

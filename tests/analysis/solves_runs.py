@@ -65,7 +65,7 @@ def _record(tracer, one, step):
     for name, values in one.items():
         if name in ("iterations", "converged"):
             if last:
-                tracer.value(name, float(values))
+                tracer.decision(name, float(values))
         elif name == "x":
             for block, part in enumerate(values[step]):
                 tracer.fingerprint("x", block, fingerprint(part))

@@ -74,11 +74,12 @@ def region(tracer, name, halo=EXCHANGE):
 def write_run(
     out, size=2, guarantee="none", ordering="arrival", *, blocks=BLOCKS, steps=STEPS, first_step=0, repeats=1,
     change=None, orders=None, choices=None, method=None, shuffle=0, complete=True, stop=None, result=True,
-    names=NAMES, stated=None, **more,
+    names=NAMES, stated=None, decisions=None, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
     `orders(repeat, step)` gives the arrival orders of that step, `choices(repeat, step)` what it chose from a clock;
+    `decisions(repeat, step)` gives (name, block, outcome, margin) of the decisions of that step;
     `stop` {rank: steps it recorded, over all repeats} makes ranks end early, without marking their trace complete;
     `stated`: what the trace of rank 0 says of result.json; `more` replaces attributes.
     """
@@ -107,6 +108,8 @@ def write_run(
                     tracer.value("energy", float((field**2).sum()))
                     if orders:
                         tracer.order("scalars", orders(repeat, step))
+                    for name, block, outcome, margin in decisions(repeat, step) if decisions else ():
+                        tracer.decision(name, outcome, margin, block)
                     if choices:
                         tracer.choice("wire", -1, choices(repeat, step), 0.5)
                 tracer.usage("cpu_time", step, 0.1 * rank + step)

@@ -19,7 +19,9 @@ def write(root, name, orders, order_seed, weights=1.0, output=-2.0, prediction=3
     made = {"weights": [weights], "outputs": [output, -1.0], "predictions": [prediction, 4]}
     values = [(10, "weights_sample", 0, weights)]
     values += [
-        (10, name, place, made[name][place]) for name in ("outputs", "predictions") for place in places
+        (10, name, place, made[of][place])
+        for of, name in (("outputs", "outputs"), ("predictions", "decision:class"))
+        for place in places
     ]
     aggregates = dict(zip(("model.aggregate", "model.aggregate_inference"), orders, strict=True))
     return write_training(

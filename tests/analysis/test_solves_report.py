@@ -84,7 +84,7 @@ def points_of(drawing):
 
 def test_sections_on_solves_stand_in_front_of_the_environment(report):
     at = SECTIONS.index("What limits these results")
-    assert headings(report.html) == [*SECTIONS[:at], *SOLVES, *SECTIONS[at:]]
+    assert headings(report.html) == [*SECTIONS[:at], "What rounding decides", *SOLVES, *SECTIONS[at:]]
 
 
 @pytest.mark.usefixtures("undrawn")

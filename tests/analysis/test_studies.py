@@ -1,6 +1,7 @@
 """Every study of two problems at once, each in two ways: its tables, sections and figures are drawn for all of them."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from analysis.page.words import in_words
 from analysis.report.build import build
 from tests.analysis.answers_runs import write_answers
 from tests.analysis.audits_runs import case, write_audit
-from tests.analysis.json_runs import drifting, scaled
+from tests.analysis.json_runs import classes, drifting, scaled
 from tests.analysis.mesh_runs import PLAN, write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
@@ -36,6 +37,12 @@ def sums(out, problem, problem_options):
              f"worst-high:spa:native:{SIZES[0]}": np.ones(2) + 2.0**-49}  # fmt: skip
     for size in (1, 2):
         write_sums(out / f"on-{size}", values, times, size, {n: np.ones(2) for n in SIZES}, worst, **of)
+
+
+def decisions(out, **of):
+    for size in (1, 2):
+        for seed in (0, 1):
+            write_run(out / f"on-{size}-{seed}", size, steps=3, decisions=partial(classes, seed), **of)
 
 
 def solves(out, **of):
@@ -95,8 +102,9 @@ def watched(out, problem, problem_options):
 
 # Two ways to compute a problem, in the runs of each study.
 WRITERS = {
-    "answers": answers, "audits": audits, "components": growth, "growth": growth, "learning": learning, "nodes": nodes,
-    "scaling": scaling, "solves": solves, "sums": sums, "utilisation": utilisation, "watched": watched,
+    "answers": answers, "audits": audits, "components": growth, "decisions": decisions, "growth": growth,
+    "learning": learning, "nodes": nodes, "scaling": scaling, "solves": solves, "sums": sums,
+    "utilisation": utilisation, "watched": watched,
 }  # fmt: skip
 
 

@@ -395,7 +395,9 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3), KIND).head.fingerprint}"]
     frames = load([tmp_path / "straight", tmp_path / "restarted"])
     assert compare(frames, ("straight", 0), ("restarted", 0)).equal
-    iterations = frames.values[(frames.values["name"] == "cg_iterations") & (frames.values["step"] == 3)]
+    iterations = frames.values[
+        (frames.values["name"] == "decision:cg_iterations") & (frames.values["step"] == 3)
+    ]
     first, second = (same["value"].tolist() for _, same in iterations.groupby("run", observed=True))
     assert first == second and len(first) == 3
 

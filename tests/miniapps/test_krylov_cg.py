@@ -1,5 +1,7 @@
 """Three forms of conjugate gradients: the textbook's behaviour, one another's, and every way to end."""
 
+from math import inf, nan
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg
@@ -265,3 +267,10 @@ def test_every_method_says_what_it_is():
         assert method.name == name and method.why and method.reductions > 0
     others = {"bicgstab", "gmres-mgs", "gmres-cgs", "jacobi", "chebyshev", "refinement"}
     assert set(METHODS) == {*FAMILY, *others} and len(set(REASONS)) == len(REASONS)
+
+
+@pytest.mark.parametrize("residual, margin", [
+    (0.5e-8, 0.5), (2e-8, 0.5), (1e-8, 0.0), (0.0, 1.0), (inf, nan), (nan, nan)
+])  # fmt: skip
+def test_the_margin_of_a_solve_is_the_distance_of_its_residual_from_the_tolerance(residual, margin):
+    assert Solve(3, residual, False, "limit").margin(1e-8) == pytest.approx(margin, nan_ok=True)

@@ -289,6 +289,6 @@ def test_the_order_of_inference_changes_outputs_and_no_weights(tmp_path):
     (places, every), (sample, some) = (runs[name][1]["outputs"] for name in ("fixed", "drawn"))
     assert places.tolist() == list(range(2708 * 7)) and len(sample) == 256
     np.testing.assert_allclose(some, every[sample], rtol=1e-5)
-    nodes, predictions = runs["fixed"][1]["predictions"]
+    nodes, predictions = runs["fixed"][1]["decision:class"]
     assert nodes.tolist() == list(range(2708))
     assert predictions.tolist() == every.reshape(2708, 7).argmax(1).tolist()

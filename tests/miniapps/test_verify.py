@@ -151,7 +151,7 @@ def test_a_solve_that_stops_before_its_end_has_no_end(tmp_path, verify):
     out = tmp_path / "run"
     argv = [*SOLVE, "--tolerance", "0", "--until", "4", "--checkpoint-every", "2", "--out", str(out)]
     assert main(SOLVER, argv, MPI.COMM_SELF) == 0
-    assert "converged" not in read(out / "rank-00000.h5").names
+    assert "decision:converged" not in read(out / "rank-00000.h5").names
     assert verify(out, "--fraction", 1)[0] == 0
 
 

@@ -27,6 +27,7 @@ with fpna.record("runs/mine", comm, problem={"n": 3}, method={"solver": "cg"}, s
     recording.fingerprint("density", rows, block=0)
     recording.fingerprints("density", [rows, rows], blocks=[0, 1])
     recording.value("energy", 1.0)
+    recording.decision("converged", True, margin=0.5)
     with recording.region("solve", "compute", nbytes=8):
         pass
 

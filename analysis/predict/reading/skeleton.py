@@ -23,6 +23,7 @@ from analysis.waiting.waits import Unmatched, Waits, waits
 from analysis.waiting.within import between
 from miniapps.layout.owners import contiguous_owner
 from miniapps.trace import TraceError
+from miniapps.trace.records import MARGIN
 from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 
 ITERATIONS = "iterations"  # suffix of the names of values that count iterations
@@ -179,7 +180,11 @@ def _rows(trace, name: str, repeat: int) -> np.ndarray:
 def _iterations(trace, repeat: int) -> dict[int, list[float]]:
     """{step: iterations of each of its solves}, from the trace of one rank."""
     values = trace.tables["values"]
-    named = [number for number, name in enumerate(trace.names) if name.endswith(ITERATIONS)]
+    named = [
+        number
+        for number, name in enumerate(trace.names)
+        if name.endswith(ITERATIONS) and not name.startswith(MARGIN)
+    ]
     own = np.isin(values["name"], named) & (values["repeat"] == repeat) & np.isfinite(values["value"])
     counts: dict[int, list[float]] = {}
     for step, value in zip(values["step"][own].tolist(), values["value"][own].tolist(), strict=True):

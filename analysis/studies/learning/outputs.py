@@ -20,13 +20,14 @@ from analysis.studies.contract import frame
 from analysis.studies.learning.runs import SEEDS, Trainings
 from kernels import bits
 from kernels.as_json import Column
+from miniapps.trace.records import DECISION
 
 TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last parts of the option names
 DRAWN = "emulated"  # an order of arrival drawn from a seed
 BY_CHANCE = ("atomic", DRAWN)
 # The compared results: {name: (its fingerprints, its values)}.
 LOOKED_AT = {"weights": ("weights", "weights_sample"), "outputs": ("outputs", "outputs"),
-             "predictions": ("predictions", "predictions")}  # fmt: skip
+             "predictions": ("predictions", f"{DECISION}class")}  # fmt: skip
 NUMBERS = ("weights", "outputs")  # predictions are classes, which have no relative difference
 OUTPUTS = {
     "family": Column("str"), "training": Column("str", "order"), "inference": Column("str", "order"),

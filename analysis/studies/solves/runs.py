@@ -25,6 +25,7 @@ from analysis.runs import Id, ids
 from analysis.studies.contract import frame
 from kernels import bits
 from kernels.as_json import Column
+from miniapps.trace.records import DECISION
 
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
@@ -205,8 +206,8 @@ def _solve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> dict[st
                                      "tolerance", "last_step")}  # fmt: skip
     return row | {
         "ranks": run["size"],
-        "iterations": _last(values, "iterations"),
-        "converged": _last(values, "converged"),
+        "iterations": _last(values, f"{DECISION}iterations"),
+        "converged": _last(values, f"{DECISION}converged"),
         "residual": residual[-1],
         "true_residual": true[-1] if len(true) else np.nan,
         "gap": gaps[-1] if len(gaps) else np.nan,

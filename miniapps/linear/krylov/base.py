@@ -45,6 +45,12 @@ class Solve:
     reason: str  # one of REASONS
     detail: str = ""  # the scalar that ended the solve, its value and iteration
 
+    def margin(self, tolerance: float) -> float:
+        """The distance of the residual from the tolerance that ends a solve, relative to the larger of both; NaN for a
+        residual that is not finite."""
+        larger = max(self.residual, tolerance)
+        return abs(self.residual - tolerance) / larger if 0.0 < larger < inf else nan
+
 
 class Goal:
     """The rules by which every method ends, from `square` = |r|^2.
