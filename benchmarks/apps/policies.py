@@ -16,6 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.load.frames import load
+from analysis.runs import ids
+from analysis.studies.learning.runs import expected
 from benchmarks.harness.launching import launch
 from benchmarks.harness.regret import interval, regret
 from benchmarks.harness.results import parts_parser, run_parts
@@ -54,14 +57,17 @@ def run(options, seed: int, *more) -> dict:
 def looked(out: Path) -> dict:
     """Seconds of trials and of decisions, and errors of predicted values, in the trace of rank 0."""
     trace = read(out / "rank-00000.h5")
-    events, values = trace.tables["events"], trace.tables["values"]
+    events = trace.tables["events"]
     number = {name: i for i, name in enumerate(trace.names)}
     took = events["end"] - events["start"]
     tried, decided = (
         float(took[events["name"] == number.get(name, -1)].sum()) / 1e9 for name in ("speculate", "decide")
     )
-    errors = values["value"][values["name"] == number.get("curve_error", -1)]
-    return {"tried_s": tried, "decided_s": decided, "errors": errors.tolist()}
+    frames = load([out])
+    (own,) = ids(frames.runs)
+    _, errors = expected(frames.of("choices", *own), frames.of("values", *own))
+    known = np.abs(errors[np.isfinite(errors)]).tolist()
+    return {"tried_s": tried, "decided_s": decided, "errors": known}
 
 
 def accuracy(result: dict) -> float:

@@ -1,4 +1,4 @@
-"""Times the training mini-app: guarantees, and the effect of overlap on slow links.
+"""Times the training mini-app: guarantees, overlap on slow links, and fields of a graph gathered ahead.
 
     python -m benchmarks.apps.training --data-dir DIR --json benchmarks/results/training.json
 
@@ -6,6 +6,8 @@ guarantee   decks S and M on 2 ranks: ratio of the time per step under run, layo
             by round; none is the usual fast method: one network call per rank, the library's all-reduce
 overlap     deck M on 2 ranks, one micro-batch each, over emulated links: ratio of the time per step to the larger of
             computing (no emulated links) and communicating (the time that the links add without overlap)
+ahead       graphsage on Cora with 25 and 10 sampled neighbours, on one rank, whose second core a thread can use: ratio
+            of the time per step with the fields of the next 1, 2 and 4 micro-batches gathered ahead to that without
 """
 
 from benchmarks.apps.guarantees import guarantee_costs
@@ -15,6 +17,7 @@ from benchmarks.harness.turns import in_turn, ratio
 
 APP = "miniapps.training"
 NETWORKS = {"S": "mlp", "M": "cnn"}
+DEPTHS = (1, 2, 4)
 
 
 def seconds_per_step(ranks: int, options, *more) -> float:
@@ -74,7 +77,38 @@ def overlap(options) -> list[dict]:
     return rows
 
 
-PARTS = {"guarantee": guarantee, "overlap": overlap}
+def ahead(options) -> list[dict]:
+    """Times per step with fields gathered ahead, over those without."""
+    graph = ("--deck", "graphsage", "--guarantee", "layout", "--set", "training.micro=10",
+             "--set", "model.neighbours=25", "--set", "model.second_neighbours=10", "--steps", str(options.steps),
+             "--evaluate-every", "0")  # fmt: skip
+    times = in_turn(
+        {
+            depth: lambda depth=depth: (
+                1.0 / launch(1, APP, (*graph, "--set", f"training.depth={depth}"))["fom"]["steps"]["value"]
+            )
+            for depth in (0, *DEPTHS)
+        },
+        options.rounds,
+        options.quiet,
+    )
+    rows = [
+        {
+            "part": "ahead",
+            "what": "none ahead, s",
+            "figure": sorted(times[0])[len(times[0]) // 2],
+            "raw": times[0],
+        }
+    ]
+    for depth in DEPTHS:
+        what = f"{depth} ahead / none"
+        rows.append(
+            {"part": "ahead", "what": what, "figure": ratio(times[depth], times[0]), "raw": times[depth]}
+        )
+    return rows
+
+
+PARTS = {"guarantee": guarantee, "overlap": overlap, "ahead": ahead}
 
 
 def main(argv=None) -> None:

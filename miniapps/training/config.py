@@ -21,7 +21,7 @@ from miniapps.learning.course.options import (
 )
 from miniapps.learning.discovery import elsewhere, section_of
 from miniapps.learning.samples.images import IMAGES
-from miniapps.runner.config import SEEDS, option, section
+from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 from miniapps.training import models
 
 
@@ -73,6 +73,20 @@ class Training(ParallelSteps, Judging):
     wire: str = wire()
     policy: str = policy()
     candidates: str = wires_of_policy()
+    local_steps: int = option(
+        0,
+        help="steps that every micro-batch learns alone, as a worker with weights of its own, before differences of "
+        "weights are added (DiLoCo); 0: gradients are added in each step",
+        flag="--local-steps",
+        minimum=0,
+        maximum=INT32 - 1,
+    )
+    outer_rate: float = option(
+        0.7, help="--local-steps: learning rate for the added differences", minimum=0.0, maximum=HUGE
+    )
+    outer_momentum: float = option(
+        0.9, help="--local-steps: Nesterov's momentum for the added differences", minimum=0.0, maximum=1.0
+    )
     depth: int = option(
         0,
         help="graphs: micro-batches whose fields a thread gathers ahead",

@@ -49,7 +49,7 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
         config = ctx.config
         training, model = config.training, models.model(config.model.name)
         shapes = model.shapes(config.model, model.edge(config.data.name))
-        plain = training.policy == "fixed" and training.wire == PLAIN
+        plain = training.policy == "fixed" and training.wire == PLAIN and not training.local_steps
         regions = {"gradient": COMPUTE, "speculate": OTHER, "decide": OTHER}
         super().__init__(ctx, regions, shapes, chained=model.CHAINED and plain)
         given = model.load(config) if ctx.rank == 0 else None
@@ -235,7 +235,7 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
 
             def take(tensor, gradient, row=row, block=blocks[0]):
                 if self.ctx.faults:
-                    self._strike(block, tensor, gradient)
+                    self.strike(block, tensor, gradient)
                 if block in self._twice:
                     self._twice[block][tensor] = gradient.copy()
                 self.exchange.put(row, tensor, gradient)
@@ -254,7 +254,7 @@ class ModelTrainer(ParallelTrainer, JudgedTrainer):
         twice.check("gradient", [], list(self._twice.values()), again)
         twice.settle()
 
-    def _strike(self, block: int, tensor: int, gradient: np.ndarray) -> None:
+    def strike(self, block: int, tensor: int, gradient: np.ndarray) -> None:
         """Flip a bit for an injected fault, in the tensor `call`, counted in the order of the gradient."""
         here = self.tracer.repeat, self.tracer.step, block, tensor
         for fault in self.ctx.faults:

@@ -35,6 +35,8 @@ def complete(config: Any, options: Any, size: int) -> None:
     checks.complete_data(config.data, model.USUAL)
     if config.data.name in model.DATA:
         checks.complete_batch(config.training, model.counts(config.data.name)[0])
+    if config.training.local_steps and config.training.calls == "auto":
+        config.training.calls = "block"
     config.training.calls = checks.calls(config, options)
     model.complete(config)
     checks.complete_seeds(config.seeds, options.seed)
@@ -53,6 +55,8 @@ def validate(config: Any, options: Any, size: int) -> None:
     checks.require_blocks(training, size)
     if config.output.shares == "auto":
         _movable(config, options)
+    if training.local_steps:
+        _require_apart(config, options)
     choosing.validate(
         config, options, partial(_require_wire, config, options, list(HOLDING.tensors(config).values()))
     )
@@ -87,6 +91,26 @@ def follows(config: Any, options: Any) -> str | None:
     return None
 
 
+def _require_apart(config: Any, options: Any) -> None:
+    """Raise UsageError for options that workers with weights of their own do not allow."""
+    for name, given, reason in (
+        (
+            "--policy " + config.training.policy,
+            config.training.policy != "fixed",
+            "compares wires of gradients",
+        ),
+        ("training.calls = rank", config.training.calls == "rank", "computes several workers in one call"),
+        ("--duplicate", options.duplicate, "computes the gradient of the common weights"),
+        ("--restart", config.output.restart, "has no weights of workers"),
+        ("--checkpoint-every", config.output.checkpoint_every, "keeps no weights of workers"),
+    ):
+        if given:
+            raise UsageError(
+                f"--local-steps {config.training.local_steps}: every micro-batch is a worker with weights of its own, "
+                f"and {name} {reason}; leave one of them out"
+            )
+
+
 def _movable(config: Any, options: Any) -> None:
     """Raise UsageError for options that keep state per rank, or depend on a rank's number of micro-batches."""
     checkpoints.require_movable(config.output, options)
@@ -111,8 +135,11 @@ def memory(config: Any, options: Any, size: int) -> Need:
     apart = training.calls == "block" and not model.CHAINED
     rows, samples = (most if training.calls == "block" else 1), training.micro * (1 if apart else most)
     states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # kept by policies that try wires
+    workers = 4 * bool(training.local_steps)  # weights, states and gradients of each
     return Need(
-        TORCH + model.memory(config, max(samples, 250)) + 4 * (8 + states + 3 * rows) * parameters,
+        TORCH
+        + model.memory(config, max(samples, 250))
+        + 4 * (8 + states + (3 + workers) * rows) * parameters,
         f"model.hidden = {config.model.hidden}, training.batch = {training.batch}",
         lambda share: "choose a smaller model, a smaller training.micro, or more nodes",
     )

@@ -234,8 +234,7 @@ def test_a_decision_is_put_beside_what_came_of_it(tmp_path):
         (0, "lgreco", 0, "fp8", 9.0), (10, "lgreco", 0, "sign", 4.0), (10, "lgreco", 1, "fp8", 6.0),
         (10, "lgreco", 2, "sign", np.nan), (20, "lgreco", 0, "sign", 1.0), (20, "time", -1, "on", 0.1),
     ]  # fmt: skip
-    write_training(tmp_path / "a", [0.3, 0.5, 0.4], loss=loss, policy="lgreco", choices=chosen, ms=2.0,
-                   values=[(15, "curve_error", -1, -0.02)])  # fmt: skip
+    write_training(tmp_path / "a", [0.3, 0.5, 0.4], loss=loss, policy="lgreco", choices=chosen, ms=2.0)
     results = made_of(tmp_path)
     rows = results.decisions
     assert rows["step"].tolist() == [0, 10, 20] and rows["tensors"].tolist() == [1, 3, 1]
@@ -243,11 +242,28 @@ def test_a_decision_is_put_beside_what_came_of_it(tmp_path):
     assert rows["score"].tolist() == [9.0, 6.0, 1.0]
     assert rows["loss_before"].tolist() == [2.0, 2.0, 1.5] and rows["loss_after"].tolist() == [2.0, 1.5, 1.8]
     assert rows["accuracy_after"].tolist() == [0.3, 0.5, 0.4]
-    assert rows["curve_error"].isna().tolist() == [True, False, True] and rows["curve_error"][1] == -0.02
     assert rows["gained_per_s"].tolist() == pytest.approx([0.0, 0.5 / 0.020, -0.3 / 0.020])
     (told,) = results.summary.to_dict("records")
-    assert (told["decisions"], told["known"], told["gained"], told["curve_error"]) == (3, 3, 1, 0.02)
+    assert (told["decisions"], told["known"], told["gained"]) == (3, 3, 1) and np.isnan(told["curve_error"])
     assert np.isnan(told["correlation"])
+
+
+def test_an_expected_value_is_compared_with_the_last_measured_one_before_the_next_decision(tmp_path):
+    stated = [
+        (0, "sign", np.nan),
+        (5, "fp8", 0.5),
+        (10, "sign", 0.7),
+        (20, "fp8", 0.9),
+        (30, "nothing", np.nan),
+    ]
+    chosen = [(step, "wire", -1, wire, score) for step, wire, score in stated]
+    measured = [(5, 9.0), (8, 0.3), (10, 0.4), (12, 0.65), (20, 0.75)]
+    values = [(step, "held_out_loss", -1, value) for step, value in measured]
+    write_training(
+        tmp_path / "a", [0.3, 0.5, 0.4], loss=np.ones(30), policy="cautious", choices=chosen, values=values
+    )
+    rows = made_of(tmp_path).decisions.set_index("step")["curve_error"]
+    assert rows[[5, 10]].tolist() == pytest.approx([0.1, -0.05]) and rows[[0, 20]].isna().all()
 
 
 def tried(tmp_path, gains, outcomes):

@@ -129,4 +129,4 @@ def study_of(root):
             for name, choice in zip(("wire", "begin", "end"), choices, strict=True)
         ]
         write_training(root / f"policy-{seed}", [0.3, 0.6, 0.76 + luck], seed, policy="adaprec", choices=chosen,
-                       method=orders, values=[(15, "curve_error", -1, 0.01)])  # fmt: skip
+                       method=orders, values=[(15, "held_out_loss", -1, 9.99)])  # fmt: skip

@@ -547,3 +547,73 @@ def test_a_margin_is_the_distance_of_the_two_largest_outputs():
     chosen, margins = classes(outputs)
     assert chosen.tolist() == [1, 0, 0, 0]
     assert margins[:3].tolist() == [0.25, 0.0, 0.5] and np.isnan(margins[3])
+
+
+# ---- workers that learn alone
+
+ALONE = ["--data=blobs", "--set=model.hidden=16", "--batch=64", "--set=training.micro=16", "--no-progress"]
+
+
+def final_weights(out, *more):
+    """All weights after the last step."""
+    argv = [*ALONE, *more, "--set=evaluation.every=0", "--out", str(out)]
+    assert main(APP, argv, MPI.COMM_SELF) == 0
+    trace = read(out / "rank-00000.h5")
+    values = trace.tables["values"]
+    own = (values["name"] == trace.names.index("weights_sample")) & (values["step"] == values["step"].max())
+    return values["value"][own]
+
+
+def test_one_step_alone_is_a_step_of_gradient_descent(tmp_path):
+    """Without momenta and with outer rate 1, workers that meet after each step do what the sum of gradients does."""
+    plain = ["--steps=5", "--set=training.momentum=0"]
+    local = ["--local-steps=1", "--set=training.outer_rate=1", "--set=training.outer_momentum=0"]
+    together = final_weights(tmp_path / "together", *plain)
+    apart = final_weights(tmp_path / "apart", *plain, *local)
+    np.testing.assert_allclose(apart, together, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_change_only_when_workers_meet(tmp_path):
+    prints = {}
+    argv = [*ALONE, "--steps=7", "--local-steps=3", "--out", str(tmp_path / "run")]
+    assert main(APP, argv, MPI.COMM_SELF) == 0
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    table = trace.tables["fingerprints"]
+    own = (table["name"] == trace.names.index("weights")) & (table["block"] == 0)
+    for step, print_ in zip(table["step"][own].tolist(), table["lo"][own].tolist(), strict=True):
+        prints.setdefault(print_, []).append(step)
+    # Weights that enter a step; the last row is of the end.
+    assert sorted(prints.values()) == [[1, 2, 3], [4, 5, 6], [7], [8]]
+
+
+def test_workers_learn(tmp_path):
+    argv = [*ALONE, "--steps=120", "--local-steps=10", "--out", str(tmp_path / "run")]
+    assert main(APP, argv, MPI.COMM_SELF) == 0
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    values = trace.tables["values"]
+    accuracy = values["value"][values["name"] == trace.names.index("accuracy")]
+    assert accuracy[-1] > 0.7  # ten classes
+
+
+@pytest.mark.parametrize("more, named", [
+    (["--policy=fastest"], "--policy fastest"), (["--set=training.calls=rank"], "training.calls = rank"),
+    (["--checkpoint-every=2"], "--checkpoint-every"),
+])  # fmt: skip
+def test_what_workers_do_not_allow_is_refused(tmp_path, capsys, more, named):
+    argv = [*ALONE, "--local-steps=3", *more, "--out", str(tmp_path / "run")]
+    assert main(APP, argv, MPI.COMM_SELF) == 2
+    assert f"weights of its own, and {named}" in capsys.readouterr().err
+
+
+def test_a_worker_with_a_gradient_that_is_no_number_ends_the_run(tmp_path, capsys):
+    argv = [
+        *ALONE,
+        "--steps=6",
+        "--local-steps=2",
+        "--fault",
+        "nan@step=3,block=1",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(APP, argv, MPI.COMM_SELF) == 1
+    assert "of a worker are not finite" in capsys.readouterr().err

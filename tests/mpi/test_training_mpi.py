@@ -345,3 +345,15 @@ def test_every_region_of_a_step_is_in_the_trace(tmp_path):
         for name in ("loss", "accuracy")
     }
     assert steps == {"loss": [1, 2, 3, 4, 5, 6], "accuracy": [3, 7]}
+
+
+# ---- workers that learn alone
+
+LOCAL = [*LAYOUT, *MODELS["mlp"], "--local-steps", "3", "--steps", "7", "--wire", "int4:rotate=on"]
+
+
+@layouts(3, slow=(2, 4, 8), others=(2,), slow_others=())
+def test_workers_have_one_hash_on_any_number_of_ranks(tmp_path, library, size):
+    alone, result = training(1, *LOCAL, out=tmp_path / "alone")
+    prints, other = training(size, *LOCAL, "--shuffle-blocks", "2", out=tmp_path / "run", library=library)
+    assert prints == alone and other["fom"]["accuracy"] == result["fom"]["accuracy"]

@@ -12,7 +12,6 @@ from analysis.history import series
 from analysis.studies.contract import frame
 from analysis.studies.learning.runs import (
     ACCURACY,
-    CURVE_ERROR,
     LINE,
     LOSS,
     RATE,
@@ -20,6 +19,7 @@ from analysis.studies.learning.runs import (
     SEEDS_OF,
     Trainings,
     elapsed,
+    expected,
 )
 from kernels.as_json import Column
 
@@ -70,7 +70,8 @@ def decisions(known: Trainings) -> pd.DataFrame:
 
 def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> list[dict[str, Any]]:
     values = known.frames.of("values", run["run"], run["repeat"])
-    losses, errors, accuracies = (series(values, name) for name in (LOSS, CURVE_ERROR, ACCURACY))
+    losses, accuracies = (series(values, name) for name in (LOSS, ACCURACY))
+    errors = dict(zip(*(part.tolist() for part in expected(choices, values)), strict=True))
     chosen = choices[choices["name"].isin(NAMES).to_numpy()]
     steps = np.unique(chosen["step"].to_numpy())
     ends = np.append(steps[1:], max(run["last_step"], steps[-1]))
@@ -94,7 +95,7 @@ def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> lis
             | {
                 "step": step, "choice": choice, "tensors": len(same), "trial": trial,
                 "score": np.fmax.reduce(same["score"].to_numpy(), initial=np.nan),
-                "curve_error": _last(_within(errors, step, end)), "seconds": until - since, "loss_before": before,
+                "curve_error": errors.get(step, np.nan), "seconds": until - since, "loss_before": before,
                 "loss_after": after, "tried_per_s": np.nan if trial else tried.get(choice, np.nan),
                 "gained_per_s": gained, "accuracy_after": _last(_within(accuracies, step, end)),
             }

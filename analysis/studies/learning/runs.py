@@ -27,7 +27,7 @@ from miniapps.trace.head import orderings
 
 ACCURACY, LOSS = "accuracy", "loss"
 QUALITY = ("wire_error", "wire_cosine", "wire_length")  # of the encoded gradient, by tensor
-CURVE_ERROR = "curve_error"
+HELD_OUT = ("held_out_accuracy", "held_out_loss")  # of which policies expect values
 AS_IS, FIXED = "as is", "fixed"
 # Lossless wires: the first one among the runs is the reference of the others.
 WIDEST = (AS_IS, "float32")
@@ -253,8 +253,29 @@ def _training(
         "loss": loss[-1] if len(loss) else np.nan,
         "seconds": curve["seconds"].iloc[-1],
         "bytes": _bytes(frames, run, len(steps)),
-        "curve_error": _middle(values, CURVE_ERROR),
+        "curve_error": _curve_error(frames, run, values),
     }  # fmt: skip
+
+
+def expected(choices: pd.DataFrame, values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """(steps int64, errors float64) of decisions about a wire that stated a value to come: that value less the last
+    measured one before the next decision. NaN where nothing was measured."""
+    wires = choices[(choices["name"] == "wire").to_numpy()].sort_values("step", kind="stable")
+    steps, stated = wires["step"].to_numpy(np.int64), wires["score"].to_numpy(np.float64)
+    measured = values[values["name"].isin(HELD_OUT).to_numpy()].sort_values("step", kind="stable")
+    at = measured["step"].to_numpy()
+    last = np.searchsorted(at, np.append(steps[1:], np.iinfo(np.int64).max), side="right") - 1
+    there = np.where(last >= np.searchsorted(at, steps, side="right"), last, -1)
+    found = np.append(measured["value"].to_numpy(np.float64), np.nan)[there]
+    known = ~np.isnan(stated)
+    return steps[known], (stated - found)[known]
+
+
+def _curve_error(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> float:
+    """The median size of the errors of expected values; NaN without any."""
+    errors = np.abs(expected(frames.of("choices", run["run"], run["repeat"]), values)[1])
+    errors = errors[np.isfinite(errors)]
+    return float(np.median(errors)) if len(errors) else np.nan
 
 
 def _encoded(values: pd.DataFrame) -> np.ndarray:

@@ -55,9 +55,14 @@ class ParallelTrainer(Trainer):
         for array, drawn in zip(weights, initial(shapes, self.config.seeds.init), strict=True):
             array[...] = drawn
         self.optimiser = optimiser(training, weights)
-        once = 1.0 / training.batch
+        once = 1.0 / self.shares
         before = training.divide == "before"
         self.before, self.after = once if before else 1.0, 1.0 if before else once
+
+    @property
+    def shares(self) -> int:
+        """The total of contributions is divided by this number: the samples of a step."""
+        return int(self.config.training.batch)
 
     def own_blocks(self, owner: np.ndarray) -> None:
         """Set the owners of the micro-batches."""

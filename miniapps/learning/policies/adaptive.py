@@ -1,14 +1,14 @@
 """Training by a policy that tries wires (`kernels.learning.trials`): several from one state, then on with the best.
 
-The trace records choices: after each step the next action (`task`: on, look at the loss, end); at the end of a task the
-state (`begin`) and the `wire` of the next task, and the name of its final state (`end`). So a replay needs neither a
-clock nor the policy.
+The trace records choices: after each step the next action (`task`: on, look at held-out samples, end); at the end of a
+task the state (`begin`) and the `wire` of the next task, with the value expected at its end, and the name of its final
+state (`end`). So a replay needs neither a clock nor the policy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, nan
 from typing import Any
 
 from kernels.learning.trials import START, Task
@@ -91,20 +91,13 @@ class Adaptive(Judged):
         begin = self.ctx.choose("begin", self._decided)
         self._begin = START if begin == BEGINNING else begin
         self._load(self._begin)
-        wire = self.ctx.choose("wire", lambda: (self._task.wire if self._task else NOTHING, nan))
+        wire = self.ctx.choose("wire", self._chosen)
         if wire == NOTHING:
             return False
         self._end = self.ctx.choose("end", lambda: (self._task.end if self._task else NOTHING, nan))
         self._seen = []
         self._go_on_over(wire)
         return True
-
-    def _compare(self, task: Task) -> None:
-        """Record the difference between the value at the end of a segment and its prediction."""
-        if not task.trial and self._policy.decisions:
-            apart = self._policy.decisions[-1].expected.get(task.wire, nan) - self._seen[-1][1]
-            if isfinite(apart):
-                self.trainer.tracer.value("curve_error", abs(apart))
 
     # ---- states
 
@@ -144,11 +137,18 @@ class Adaptive(Judged):
                 what = "look"
         return self.ctx.comm.bcast((what, now))
 
+    def _chosen(self) -> tuple[str, float]:
+        """The wire of the current task, and on rank 0 the value that the policy expects at its end; NaN for a trial."""
+        task = self._task
+        if task is None:
+            return NOTHING, nan
+        decided = self._policy.decisions[-1:] if not task.trial else []
+        return task.wire, decided[0].expected.get(task.wire, nan) if decided else nan
+
     def _decided(self) -> tuple[str, float]:
         """Pass the results of the current task to the policy; returns the state where the run continues or ends."""
         if self.ctx.rank == 0:
             if self._task is not None:
-                self._compare(self._task)
                 seconds = max(self.elapsed() - self._task_begun, 1e-9)
                 self._policy.done(seconds, *zip(*self._seen, strict=True))
             begun = self.trainer.tracer.clock()

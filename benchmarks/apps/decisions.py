@@ -1,0 +1,176 @@
+"""Counts what rounding decides: runs of one problem whose sums are added in other orders, on other numbers of ranks.
+
+    python -m benchmarks.apps.decisions --matrices DIR --data-dir DIR --json benchmarks/results/decisions.json
+
+solver     every matrix of --matrices, b = A x of a random x, by three methods, to 1e-8 or 2,000 iterations: how many
+           iterations, and whether it converged. A file that is refused is told with its sentence
+clusters   k-means with 10 clusters on digits and on Fashion-MNIST, in float32 and float64, from --seeds drawn starts:
+           the cluster of each point, the iterations
+networks   mlp on digits, cnn on Fashion-MNIST, graphsage on Cora, from --seeds starts: the class of each test sample
+coupled    200 steps of turbulence (deck S) from --seeds starts: the iterations of each Poisson solve
+
+Every problem runs on 1, 2, 3 and 4 ranks without a guarantee, --repeats times each in a drawn order of additions
+(--allreduce permuted). The analysis `decisions` compares the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness.launching import mpirun, output_of
+from benchmarks.harness.results import parts_parser, run_parts
+from kernels.progress import Progress
+
+RANKS = (1, 2, 3, 4)
+METHODS = ("cg", "bicgstab", "gmres-mgs")
+LIMIT = 2000  # iterations
+STEPS = 200  # of coupled
+
+
+def solver(options: argparse.Namespace) -> list[dict]:
+    """Iterations and convergence over matrices."""
+    if options.matrices is None:
+        raise SystemExit("solver: --matrices DIR: give a directory of Matrix Market files")
+    problems = {
+        (method, path.stem): [
+            "solver", "--matrix", str(path), "--method", method, "--right-side", "random",
+            "--max-iterations", str(LIMIT), "--set", "record.every=0", "--set", "grid.rows_per_block=64",
+        ]
+        for path in sorted(options.matrices.glob("*.mtx"))
+        for method in METHODS
+    }  # fmt: skip
+    return rows_of("solver", problems, options)
+
+
+def clusters(options: argparse.Namespace) -> list[dict]:
+    """Clusters of points."""
+    problems = {
+        (f"{data}, {dtype}", str(seed)): ["clusters", "--data", data, "--data-dir", options.data_dir, "--dtype", dtype,
+                                          "--seed", str(seed), "--set", f"clusters.block={block}"]
+        for data, block in (("digits", 64), ("fashion", 512))
+        for dtype in ("float32", "float64")
+        for seed in range(1, options.seeds + 1)
+    }  # fmt: skip
+    return rows_of("clusters", problems, options)
+
+
+def networks(options: argparse.Namespace) -> list[dict]:
+    """Classes of test samples."""
+    common = ["--evaluate-every", "0", "--data-dir", options.data_dir, "--set", "training.calls=block"]
+    models = {
+        "mlp": ["--deck", "S"],
+        "cnn": ["--deck", "M", "--steps", "60"],
+        "graphsage": ["--deck", "graphsage", "--set", "model.hidden=64", "--set", "training.micro=20"],
+    }
+    problems = {
+        (name, str(seed)): ["training", *own, *common, "--seed", str(seed)]
+        for name, own in models.items()
+        for seed in range(1, options.seeds + 1)
+    }
+    return rows_of("networks", problems, options)
+
+
+def coupled(options: argparse.Namespace) -> list[dict]:
+    """Iterations of Poisson solves in turbulence."""
+    problems = {
+        ("turbulence", str(seed)): [
+            "coupled",
+            "--deck",
+            "S",
+            "--set",
+            f"time.steps={STEPS}",
+            "--seed",
+            str(seed),
+        ]
+        for seed in range(1, options.seeds + 1)
+    }
+    return rows_of("coupled", problems, options)
+
+
+def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argparse.Namespace) -> list[dict]:
+    """Runs each problem, and compares its runs. `problems`: {(kind, name): application and its arguments}; the problems
+    of a kind are counted together."""
+    from analysis.load.frames import load
+    from analysis.overview import Overview
+    from analysis.studies.decisions.study import STUDY
+
+    rows, compared, refused = [], [], {}
+    progress = Progress("benchmark", quiet=options.quiet)
+    for k, ((kind, name), (app, *given)) in enumerate(problems.items()):
+        progress.show(k / len(problems), f"{kind}, {name}")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                for ranks in RANKS:
+                    command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", f"miniapps.{app}", *given]
+                    command += ["--allreduce", "permuted", "--repeats", str(options.repeats), "--no-progress"]
+                    run(command, Path(scratch, f"on-{ranks}"))
+            except Refused as error:
+                refused[f"{kind}, {name}"] = str(error)
+                continue
+            found = STUDY.read(Overview(load([scratch])), None).rows
+            found = found.drop(columns=["app", "family"]).assign(kind=kind, problem=name)
+            compared += found.astype(object).where(found.notna(), None).to_dict("records")
+    progress.clear()
+    groups: dict[tuple[str, str, str], list[dict]] = {}
+    for row in compared:
+        groups.setdefault((row["kind"], row["name"], row["factor"]), []).append(row)
+    for key, own in groups.items():
+        what, pairs = ", ".join(key), sum(row["pairs"] for row in own)
+        several = [row for row in own if row["differing"]]
+        rows += [
+            {"part": part, "what": f"{what}: problems", "figure": f"{len(several)} of {len(own)}", "raw": own},
+            {"part": part, "what": f"{what}: share of problems", "figure": len(several) / len(own), "raw": []},
+            {"part": part, "what": f"{what}: share of pairs",
+             "figure": sum(row["differing"] for row in own) / pairs, "raw": []},
+            {"part": part, "what": f"{what}: decisions that changed, most",
+             "figure": max(row["changed_most"] for row in own), "raw": []},
+            {"part": part, "what": f"{what}: largest margin that changed",
+             "figure": max((row["margin_changed"] or 0.0 for row in several), default=0.0), "raw": []},
+        ]  # fmt: skip
+    if refused:
+        figure = f"{len(refused)} of {len(problems)}"
+        rows.append({"part": part, "what": f"{part}: refused", "figure": figure, "raw": refused})
+    return rows
+
+
+class Refused(RuntimeError):
+    """A problem that an application refuses; the sentence."""
+
+
+def run(command: list[str], out: Path) -> None:
+    """One run. Raises Refused for bad input, RuntimeError for any other failure; a check that fails is no failure."""
+    try:
+        output_of([*command, "--out", str(out)], cwd=None)
+    except RuntimeError as error:
+        text = str(error)
+        if " ended with 3:" in text:  # a solve that does not converge
+            return
+        if " ended with 2:" in text:
+            raise Refused(text.strip().splitlines()[-1]) from error
+        raise
+
+
+PARTS = {"solver": solver, "clusters": clusters, "networks": networks, "coupled": coupled}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Counts the requested parts."""
+    parser = parts_parser("apps.decisions", __doc__, PARTS, rounds=1)
+    parser.add_argument(
+        "--matrices", type=Path, metavar="DIR", help="directory of Matrix Market files, for solver"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="drawn starts of a problem (default %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="orders of each launch (default %(default)s)")
+    parser.add_argument(
+        "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
+    )
+    run_parts("decisions", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
