@@ -3,7 +3,7 @@
     python -m benchmarks.apps.decisions --matrices DIR --data-dir DIR --json benchmarks/results/decisions.json
 
 solver     every matrix of --matrices, b = A x of a random x, by three methods, to 1e-8 or 2,000 iterations: how many
-           iterations, and whether it converged. A file that is refused is told with its sentence
+           iterations, and whether it converged. The file has the sentence of each that is refused
 clusters   k-means with 10 clusters on digits and on Fashion-MNIST, in float32 and float64, from --seeds drawn starts:
            the cluster of each point, the iterations
 networks   mlp on digits, cnn on Fashion-MNIST, graphsage on Cora, from --seeds starts: the class of each test sample

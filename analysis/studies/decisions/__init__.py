@@ -1,8 +1,6 @@
 """Decisions: discrete outcomes of runs, and how many pairs of runs decide differently."""
 
-SUMMARY = (
-    "what rounding decides: iterations, classes, clusters; the share of pairs of runs that decide differently"
-)
+SUMMARY = "what rounding decides: classes, clusters, iterations; how many pairs of runs differ there"
 DETAIL = """\
 Uses runs that recorded decisions: those of `solver`, `coupled`, `training`, `clusters`, and of programs that call
 `decision`. Pairs of runs of one problem are compared, apart by what differs between the two."""

@@ -23,7 +23,7 @@ class Options(Hidden):
 
 
 class Convolutions(ImageModel):
-    """Two convolutions, one or more hidden layers."""
+    """Two convolutions, hidden layers."""
 
     OPTIONS = Options
     CHAINED = True
