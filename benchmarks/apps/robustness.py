@@ -1,0 +1,215 @@
+"""Redoes a published study of classes that flip with the order of sums, with what a CPU can show.
+
+    python -m benchmarks.apps.robustness --json benchmarks/results/robustness.json
+
+Shanmugavelu et al. 2025, "Robustness of deep learning classification to adversarial input on GPUs" (arXiv 2503.17173).
+
+published  their linear classifier: 5 weights (4, -1, -1, -1, -1) / sqrt(20) and inputs (1 + t 1e-6) / 5, t = 0 ... 9,
+           in float32: the outputs of their permutations and of all 120 orders of addition, the threshold from which on
+           all agree, and how many of their perturbed inputs differ from the inputs
+learnt     the gradient of their learnable permutation, relative to that of one term, in float32 and float64; and
+           whether the permutation that their assignment takes follows what was learnt
+margins    a linear classifier and a perceptron with 128 hidden neurons on digits, of which the last layer adds up in
+           any order. Test inputs inside the bound of all orders, by type. And at inputs moved onto the boundary between
+           their two classes, and from there by small steps, in float32: the largest margin at which drawn orders, and
+           the worst that a search finds (`kernels.sums.worst`), flip a class. Margins are relative to the sum of the
+           magnitudes of all terms of both classes
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from itertools import permutations
+
+import numpy as np
+
+from benchmarks.harness.results import parts_parser, run_parts
+from kernels.progress import Progress
+from kernels.sums import worst
+from kernels.tree import unit_roundoff
+from miniapps.learning.samples.images import CLASSES, load
+
+DIMS, INPUTS, STEP, THRESHOLDS = 5, 10, 1e-12, 20_000  # they scan 3,333 thresholds
+TYPES = ("float64", "float32", "bfloat16")
+MARGINS = np.logspace(-9, -6, 25)  # relative, from the boundary on
+DRAWN = 1000  # orders of each input
+HIDDEN, EPOCHS, RATE = 128, 60, 0.05
+
+
+def in_order(terms: np.ndarray) -> np.ndarray:
+    """Sums along the last axis, one term after the other, each rounded to the type of `terms`."""
+    return np.add.accumulate(terms, axis=-1)[..., -1]
+
+
+def published(options: argparse.Namespace) -> list[dict]:
+    """The published linear classifier."""
+    weights = (np.array([DIMS - 1, *[-1] * (DIMS - 1)]) / math.sqrt(DIMS * (DIMS - 1))).astype(np.float32)
+    inputs = [np.full(DIMS, (1.0 + t / 1e6) / DIMS, np.float32) for t in range(INPUTS)]
+    swaps = []
+    for k in range(DIMS):
+        order = np.arange(DIMS)
+        order[[0, k]] = order[[k, 0]]
+        swaps.append(order)
+    theirs = np.array([[in_order(weights[order] * x) for order in swaps] for x in inputs])
+    every = np.array(
+        [[in_order((weights * x)[list(order)]) for order in permutations(range(DIMS))] for x in inputs]
+    )
+    unit = float(np.spacing(np.float32(weights[0] * inputs[0][0] / (DIMS - 1))))
+    moved = [(x + np.float32(STEP) * weights).tobytes() != x.tobytes() for x in inputs]
+    apart = [
+        k for k in range(THRESHOLDS) if 0 < np.count_nonzero(theirs >= np.float32(k * STEP)) < theirs.size
+    ]
+    rows = {
+        "outputs of their permutations, different": len(np.unique(theirs)),
+        "outputs of all orders, different": len(np.unique(every)),
+        "largest output of their permutations": float(np.abs(theirs).max()),
+        "largest output of all orders": float(np.abs(every).max()),
+        "distance of two float32 numbers near the smaller terms": unit,
+        "largest threshold with both classes": STEP * max(apart, default=0),
+        "perturbed inputs that differ from the input": f"{sum(moved)} of {len(moved)}",
+    }
+    return [{"part": "published", "what": what, "figure": figure, "raw": []} for what, figure in rows.items()]
+
+
+def learnt(options: argparse.Namespace) -> list[dict]:
+    """The gradient of a matrix whose rows are softmax: its sum over columns is 1, whatever the logits."""
+    import torch
+    from scipy.optimize import linear_sum_assignment
+
+    rows = []
+    for dtype in (torch.float32, torch.float64):
+        generator = torch.Generator().manual_seed(1)
+        terms = torch.randn(64, generator=generator, dtype=dtype)
+        logits = torch.eye(64, dtype=dtype, requires_grad=True)
+        noise = -torch.log(-torch.log(torch.rand(64, 64, generator=generator, dtype=dtype)))
+        total = (terms @ torch.softmax(logits + noise, dim=-1)).sum()
+        (slope,) = torch.autograd.grad(total, logits)
+        # Of one entry of the matrix alone, the gradient would be a term.
+        largest = float(slope.abs().max() / terms.abs().max())
+        name = f"largest gradient over largest term, {str(dtype).removeprefix('torch.')}"
+        rows.append({"part": "learnt", "what": name, "figure": largest, "raw": []})
+    # They minimise the logits: the assignment takes what was learnt to be unlikely.
+    sure = np.eye(64)[np.random.default_rng(1).permutation(64)]
+    _, taken = linear_sum_assignment(-sure, maximize=True)
+    kept = int((taken == sure.argmax(1)).sum())
+    return [*rows, {"part": "learnt", "what": "entries of a learnt permutation that the assignment takes",
+                    "figure": f"{kept} of 64", "raw": []}]  # fmt: skip
+
+
+def margins(options: argparse.Namespace) -> list[dict]:
+    """Margins of classes against all orders of the last sum."""
+    rows, progress = [], Progress("benchmark", quiet=options.quiet)
+    for name, hidden in (("linear", 0), ("perceptron", HIDDEN)):
+        features, weights, biases = trained(hidden)
+        terms = [of_classes(x, weights, biases) for x in features]
+        inside = dict.fromkeys(TYPES, 0)
+        for each in terms:
+            top, second = np.argsort([math.fsum(row.tolist()) for row in each])[[-1, -2]]
+            margin = math.fsum([*each[top].tolist(), *(-each[second]).tolist()])
+            size = sum(math.fsum(np.abs(each[k]).tolist()) for k in (top, second))
+            for dtype in TYPES:
+                inside[dtype] += margin <= (each.shape[1] - 1) * unit_roundoff(dtype) * size
+        for dtype, count in inside.items():
+            rows.append({"part": "margins", "what": f"{name}, {dtype}: test inputs inside the bound",
+                         "figure": f"{count} of {len(terms)}", "raw": []})  # fmt: skip
+        flips = [
+            flipped(
+                x,
+                weights,
+                biases,
+                seed,
+                progress,
+                (seed + (name != "linear") * options.inputs) / options.inputs / 2,
+            )
+            for seed, x in enumerate(features[: options.inputs])
+        ]
+        bound = (terms[0].shape[1] - 1) * unit_roundoff("float32")
+        found = {kind: max(one[kind] for one in flips) for kind in ("drawn", "worst")}
+        for kind, largest in found.items():
+            rows.append({"part": "margins", "what": f"{name}: largest margin that flips, {kind}", "figure": largest,
+                         "raw": [one[kind] for one in flips]})  # fmt: skip
+        rows.append({"part": "margins", "what": f"{name}: bound of all orders", "figure": bound, "raw": []})
+        rows.append({"part": "margins", "what": f"{name}: worst / drawn", "figure": found["worst"] / found["drawn"],
+                     "raw": []})  # fmt: skip
+        rows.append(
+            {"part": "margins", "what": f"{name}: bound / worst", "figure": bound / found["worst"], "raw": []}
+        )
+    progress.clear()
+    return rows
+
+
+def trained(hidden: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the operands of the last layer for each test image of digits, its weights, its biases), float32, after gradient
+    descent."""
+    import torch
+
+    torch.manual_seed(1)
+    data = load("digits", "", 0)
+    x, test = (
+        torch.from_numpy(images.reshape(len(images), -1) / np.float32(data.largest))
+        for images in (data.images, data.test_images)
+    )
+    labels = torch.from_numpy(data.labels.astype(np.int64))
+    below = [torch.nn.Linear(x.shape[1], hidden), torch.nn.ReLU()] if hidden else []
+    last = torch.nn.Linear(hidden or x.shape[1], CLASSES)
+    model = torch.nn.Sequential(*below, last)
+    steps = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(x)).split(64):
+            steps.zero_grad()
+            torch.nn.functional.cross_entropy(model(x[rows]), labels[rows]).backward()
+            steps.step()
+    with torch.no_grad():
+        features = torch.nn.Sequential(*below)(test) if hidden else test
+    return features.numpy(), last.weight.detach().numpy(), last.bias.detach().numpy()
+
+
+def of_classes(x: np.ndarray, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """The terms of the sum of each class, float32 (classes, n + 1): products, and the bias."""
+    return np.concatenate([weights * x, biases[:, None]], axis=1)
+
+
+def flipped(
+    x: np.ndarray, weights: np.ndarray, biases: np.ndarray, seed: int, progress: Progress, done: float
+) -> dict[str, float]:
+    """The largest margins at which drawn and worst orders flip the class of inputs near x, on the straight line to its
+    boundary; 0 if none does."""
+    progress.show(done, f"input {seed}")
+    rng, largest = np.random.default_rng(seed), {"drawn": 0.0, "worst": 0.0}
+    exact = [math.fsum(row.tolist()) for row in of_classes(x, weights, biases)]
+    top, second = np.argsort(exact)[[-1, -2]]
+    across = (weights[top] - weights[second]).astype(np.float64)
+    boundary = x - across * (exact[top] - exact[second]) / (across @ across)
+    size = sum(math.fsum(np.abs(of_classes(x, weights, biases)[k]).tolist()) for k in (top, second))
+    for wanted in MARGINS:
+        near = (boundary + across * (wanted * size / (across @ across))).astype(np.float32)
+        first, other = of_classes(near, weights, biases)[[top, second]]
+        margin = math.fsum([*first.tolist(), *(-other).tolist()])
+        if margin < 0:
+            first, other, margin = other, first, -margin
+        margin /= math.fsum(np.abs([*first, *other]).tolist())
+        orders = rng.permuted(np.tile(np.arange(len(first)), (DRAWN, 1)), axis=1)
+        if margin > largest["drawn"] and (in_order(first[orders]) < in_order(other[orders[::-1]])).any():
+            largest["drawn"] = margin
+        if margin > largest["worst"]:
+            low = worst.search(first, seed=seed).lowest.value
+            if low < worst.search(other, seed=seed).highest.value:
+                largest["worst"] = margin
+    return largest
+
+
+PARTS = {"published": published, "learnt": learnt, "margins": margins}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measures the requested parts."""
+    parser = parts_parser("apps.robustness", __doc__, PARTS, rounds=1)
+    parser.add_argument(
+        "--inputs", type=int, default=40, help="moved inputs of each classifier (default %(default)s)"
+    )
+    run_parts("robustness", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
