@@ -150,28 +150,30 @@ def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]
 
 
 def accuracies(known: Trainings, links: str) -> list[dict]:
-    """A row for each name of SAME and MORE with runs: mean accuracy at the end over seeds, the accuracy of each, what
-    the best fixed wire has more (paired by seed, with its interval), and mean seconds and steps of training."""
-    runs = known.runs[known.runs["complete"].to_numpy()]
-    by = {
-        name: runs[runs["wire"].isin(wires).to_numpy()]
-        .groupby("seeds")[["accuracy", "seconds", "steps"]]
-        .mean()
-        for name, wires in (SAME | MORE).items()
-    }
-    by = {name: own for name, own in by.items() if len(own)}
-    fixed = [name for name in by if name in FIXED]
-    best = max(fixed, key=lambda name: by[name]["accuracy"].mean(), default=None)
+    """For each family a row for each name of SAME and MORE with runs: mean accuracy at the end over seeds, the accuracy
+    of each, what the best fixed wire of the family has more (paired by seed, with its interval), and mean seconds and
+    steps of training."""
     rows = []
-    for name, own in by.items():
-        lost = difference(by[best]["accuracy"], own["accuracy"]) if best else None
-        rows.append({
-            "links": links, "what": name, "published": PUBLISHED.get(name), "seeds": len(own),
-            "accuracy": float(own["accuracy"].mean()), "accuracies": own["accuracy"].tolist(),
-            "best_fixed": best, "regret": _number(lost, "mean"),
-            "regret_low": _number(lost, "low"), "regret_high": _number(lost, "high"),
-            "seconds": float(own["seconds"].mean()), "steps": float(own["steps"].mean()),
-        })  # fmt: skip
+    complete = known.runs[known.runs["complete"].to_numpy()]
+    for family, runs in complete.groupby("family", sort=False):
+        by = {
+            name: runs[runs["wire"].isin(wires).to_numpy()]
+            .groupby("seeds")[["accuracy", "seconds", "steps"]]
+            .mean()
+            for name, wires in (SAME | MORE).items()
+        }
+        by = {name: own for name, own in by.items() if len(own)}
+        fixed = [name for name in by if name in FIXED]
+        best = max(fixed, key=lambda name: by[name]["accuracy"].mean(), default=None)
+        for name, own in by.items():
+            lost = difference(by[best]["accuracy"], own["accuracy"]) if best else None
+            rows.append({
+                "links": links, "family": family, "what": name, "published": PUBLISHED.get(name), "seeds": len(own),
+                "accuracy": float(own["accuracy"].mean()), "accuracies": own["accuracy"].tolist(),
+                "best_fixed": best, "regret": _number(lost, "mean"), "regret_low": _number(lost, "low"),
+                "regret_high": _number(lost, "high"), "seconds": float(own["seconds"].mean()),
+                "steps": float(own["steps"].mean()),
+            })  # fmt: skip
     return rows
 
 

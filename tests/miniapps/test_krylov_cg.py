@@ -269,8 +269,17 @@ def test_every_method_says_what_it_is():
     assert set(METHODS) == {*FAMILY, *others} and len(set(REASONS)) == len(REASONS)
 
 
-@pytest.mark.parametrize("residual, margin", [
-    (0.5e-8, 0.5), (2e-8, 0.5), (1e-8, 0.0), (0.0, 1.0), (inf, nan), (nan, nan)
+@pytest.mark.parametrize("residual, before, margin", [
+    (0.5e-8, nan, 0.5), (2e-8, nan, 0.5), (1e-8, nan, 0.0), (0.0, nan, 1.0), (inf, nan, nan), (nan, nan, nan),
+    (0.5e-8, 1.25e-8, 0.2), (0.9e-8, 4e-8, 0.1), (nan, 2e-8, 0.5),
 ])  # fmt: skip
-def test_the_margin_of_a_solve_is_the_distance_of_its_residual_from_the_tolerance(residual, margin):
-    assert Solve(3, residual, False, "limit").margin(1e-8) == pytest.approx(margin, nan_ok=True)
+def test_the_margin_of_a_solve_is_how_near_its_last_residuals_came_to_the_tolerance(residual, before, margin):
+    assert Solve(3, residual, False, "limit", before=before).margin(1e-8) == pytest.approx(
+        margin, nan_ok=True
+    )
+
+
+def test_a_solve_knows_the_residual_before_its_last_one():
+    system = SerialSystem(well_conditioned())
+    iterations, end = history(METHODS["cg"](system), np.ones(system.n), np.zeros(system.n), 1e-10, 500)
+    assert end.before == iterations[-2].residual > 1e-10 >= end.residual

@@ -16,7 +16,7 @@ from the sums, in Python's float64.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import frexp, inf, isnan, ldexp, nan, sqrt
 from typing import Any, NamedTuple
 
@@ -44,12 +44,18 @@ class Solve:
     converged: bool
     reason: str  # one of REASONS
     detail: str = ""  # the scalar that ended the solve, its value and iteration
+    before: float = field(default=nan, compare=False)  # the residual that the method knew before the last one
 
     def margin(self, tolerance: float) -> float:
-        """The distance of the residual from the tolerance that ends a solve, relative to the larger of both; NaN for a
-        residual that is not finite."""
-        larger = max(self.residual, tolerance)
-        return abs(self.residual - tolerance) / larger if 0.0 < larger < inf else nan
+        """How far the solve was from ending an iteration earlier or later: the distance of the last residual from the
+        tolerance, or of that before it if that is less, relative to the larger of both; NaN for residuals that are not
+        finite."""
+        found = [
+            abs(residual - tolerance) / max(residual, tolerance)
+            for residual in (self.residual, self.before)
+            if 0.0 < max(residual, tolerance) < inf and residual >= 0.0
+        ]
+        return min(found, default=nan)
 
 
 class Goal:
@@ -62,6 +68,7 @@ class Goal:
         """norm: |b|^2, positive and finite."""
         self.target, self.limit = tolerance * tolerance * norm, limit
         self._root = sqrt(norm)
+        self._before = nan  # the residual of the iteration before
 
     def relative(self, square: float) -> float:
         """|r| / |b|."""
@@ -70,16 +77,17 @@ class Goal:
     def met(self, number: int, square: float) -> Solve | None:
         """The end of the solve at iteration `number` with this |r|^2; None if it continues."""
         if self.target < square < inf and number < self.limit:
+            self._before = self.relative(square)
             return None
         if not 0.0 <= square < inf:
             return self.failed(number, square, "not finite", f"|r|^2 = {square:g} after iteration {number}")
         if square <= self.target:
-            return Solve(number, self.relative(square), True, "converged")
+            return Solve(number, self.relative(square), True, "converged", before=self._before)
         return self.failed(number, square, "limit")
 
     def failed(self, number: int, square: float, reason: str, detail: str = "") -> Solve:
         """The end after `number` iterations without convergence."""
-        return Solve(number, self.relative(square), False, reason, detail)
+        return Solve(number, self.relative(square), False, reason, detail, self._before)
 
     def not_positive(self, number: int, square: float, reason: str, name: str, value: float) -> Solve | None:
         """None for a positive, finite scalar; else the end: `reason` for a number, "not finite" otherwise."""
