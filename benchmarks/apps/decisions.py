@@ -51,7 +51,7 @@ def solver(options: argparse.Namespace) -> list[dict]:
 def clusters(options: argparse.Namespace) -> list[dict]:
     """Clusters of points."""
     problems = {
-        (f"{data}, {dtype}", str(seed)): ["clusters", "--data", data, "--data-dir", options.data_dir, "--dtype", dtype,
+        (f"{data}, {dtype}", str(seed)): ["clusters", "--data", data, *directory(data, options), "--dtype", dtype,
                                           "--seed", str(seed), "--set", f"clusters.block={block}"]
         for data, block in (("digits", 64), ("fashion", 512))
         for dtype in ("float32", "float64")
@@ -62,10 +62,10 @@ def clusters(options: argparse.Namespace) -> list[dict]:
 
 def networks(options: argparse.Namespace) -> list[dict]:
     """Classes of test samples."""
-    common = ["--evaluate-every", "0", "--data-dir", options.data_dir, "--set", "training.calls=block"]
+    common = ["--evaluate-every", "0", "--set", "training.calls=block"]
     models = {
         "mlp": ["--deck", "S"],
-        "cnn": ["--deck", "M", "--steps", "60"],
+        "cnn": ["--deck", "M", "--steps", "60", *directory("fashion", options)],
         "graphsage": ["--deck", "graphsage", "--set", "model.hidden=64", "--set", "training.micro=20"],
     }
     problems = {
@@ -83,6 +83,11 @@ def coupled(options: argparse.Namespace) -> list[dict]:
         for seed in range(1, options.seeds + 1)
     }
     return rows_of("coupled", problems, options)
+
+
+def directory(data: str, options: argparse.Namespace) -> list[str]:
+    """The option for the directory of a data set that does not come with this suite."""
+    return ["--data-dir", options.data_dir] if data == "fashion" and options.data_dir else []
 
 
 def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argparse.Namespace) -> list[dict]:
