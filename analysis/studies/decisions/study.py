@@ -17,7 +17,7 @@ from analysis.page.text import interval, number
 from analysis.power import percent
 from analysis.studies.contract import Data, Nothing, Study
 from analysis.studies.decisions.compare import COMPARED, FIRST, PROBLEMS, compared, problems
-from analysis.studies.decisions.runs import NOTHING, recorded
+from analysis.studies.decisions.runs import NOTHING, RANKS, SEVERAL, recorded
 from analysis.verdict import counted
 
 DRAWN = 16  # most rows of the figure
@@ -99,14 +99,26 @@ def tables(known: Known) -> list[tuple[str, Table]]:
     return found
 
 
+def verdict(known: Known) -> str:
+    """A sentence on what some pair of runs decides differently."""
+    some = known.over[(known.over["differing"] > 0).to_numpy()]
+    if some.empty:
+        return "No two of these runs decide anything differently."
+    parts = [
+        f"{app}: {name} ({', '.join(same['factor'])})"
+        for (app, name), same in some.groupby(["app", "name"], sort=False)
+    ]
+    return f"Some runs decide differently, by what differs between them: {'; '.join(parts)}."
+
+
 def sentences(known: Known) -> list[str]:
-    """A sentence for each decision and factor: how many pairs decide differently."""
-    lines = []
+    """The verdict, and for each decision and factor how many pairs decide differently."""
+    lines = [verdict(known)]
     for (app, name, factor), same in known.rows.groupby(["app", "name", "factor"], sort=False):
         pairs, differing = int(same["pairs"].sum()), int(same["differing"].sum())
-        between = "repeat each other" if factor == NOTHING else f"differ in the {factor}"
-        if factor.startswith("several"):
-            between = "differ in several of these"
+        between = {
+            NOTHING: "repeat each other", SEVERAL: "differ in several ways", RANKS: "differ in the number of ranks"
+        }.get(factor, f"differ in the {factor}")  # fmt: skip
         lines.append(
             f"{app}: {name}: {counted(differing, 'pair')} of {pairs} that {between} decide{'s' * (differing == 1)} "
             f"differently ({share(differing / pairs)})."
@@ -154,9 +166,9 @@ def _plot(rows: pd.DataFrame, labels: list[str]) -> Callable:
 def sections(known: Known) -> list[Section]:
     """The share of pairs that decide differently, and the first decision of each."""
     intro = (
-        "A decision is a discrete outcome: a class, a cluster, a number of iterations, whether a solve converged. Two "
-        "runs of one problem are compared decision by decision. A margin says how far a decision was from another "
-        "outcome, relative to the quantities that were compared."
+        f"{verdict(known)} A decision is a discrete outcome: a class, a cluster, a number of iterations, whether a solve "
+        "converged. Two runs of one problem are compared decision by decision. A margin says how far a decision was from "
+        "another outcome, relative to the quantities that were compared."
     )
     return [
         Section(
