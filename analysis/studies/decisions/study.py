@@ -166,9 +166,9 @@ def _plot(rows: pd.DataFrame, labels: list[str]) -> Callable:
 def sections(known: Known) -> list[Section]:
     """The share of pairs that decide differently, and the first decision of each."""
     intro = (
-        f"{verdict(known)} A decision is a discrete outcome: a class, a cluster, a number of iterations, whether a solve "
-        "converged. Two runs of one problem are compared decision by decision. A margin says how far a decision was from "
-        "another outcome, relative to the quantities that were compared."
+        f"{verdict(known)} A decision is a discrete outcome: a class, a cluster, a number of iterations, whether a "
+        "solve converged. Two runs of one problem are compared decision by decision. A margin says how far a decision "
+        "was from another outcome, relative to the quantities that were compared."
     )
     return [
         Section(
