@@ -69,8 +69,12 @@ def predict(
         prior = weights[:-1].square().sum() / 2 + ((noise - NOISE) / SPREAD) ** 2 / 2
         return (apart.square() * torch.exp(-noise) + noise).sum() / 2 + prior
 
-    generator = torch.Generator().manual_seed(seed)
-    sampled = samples(energy, network.start(generator), generator)
+    generator, threads = torch.Generator().manual_seed(seed), torch.get_num_threads()
+    torch.set_num_threads(1)  # matrices are too small for more, which wait for each other
+    try:
+        sampled = samples(energy, network.start(generator), generator)
+    finally:
+        torch.set_num_threads(threads)
     with torch.no_grad():
         found = np.array([torch.sigmoid(network(weights, inputs)[:, -1]).numpy() for weights in sampled])
     noise = float(np.mean(np.exp([float(weights[-1]) for weights in sampled])))
