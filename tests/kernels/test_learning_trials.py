@@ -226,7 +226,7 @@ def learn(policy, wires):
 
 @pytest.fixture(scope="module")
 def learned():
-    policy = AdaPrec(tuple(LEARNING), 120.0, segments=3, steps=60)
+    policy = AdaPrec(tuple(LEARNING), 80.0, segments=2, steps=60)
     return policy, learn(policy, LEARNING)
 
 
@@ -246,7 +246,7 @@ def test_adaprec_goes_on_with_the_wire_whose_accuracy_grows_most_per_second(lear
 
 def test_the_same_accuracies_lead_to_the_same_decisions(learned):
     policy, _ = learned
-    again = AdaPrec(tuple(LEARNING), 120.0, segments=3, steps=60)
+    again = AdaPrec(tuple(LEARNING), 80.0, segments=2, steps=60)
     learn(again, LEARNING)
     assert again.decisions == policy.decisions
 
