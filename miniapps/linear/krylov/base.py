@@ -48,8 +48,10 @@ class Solve:
 
     def margin(self, tolerance: float) -> float:
         """How far the solve was from ending an iteration earlier or later: the distance of the last residual from the
-        tolerance, or of that before it if that is less, relative to the larger of both; NaN for residuals that are not
-        finite."""
+        tolerance, or of that before it if that is less, relative to the larger of both; NaN for a solve that something
+        else ended, and for residuals that are not finite."""
+        if self.reason not in ("converged", "limit"):
+            return nan
         found = [
             abs(residual - tolerance) / max(residual, tolerance)
             for residual in (self.residual, self.before)
