@@ -22,7 +22,7 @@ from tests.analysis.test_report import SECTIONS, Page
 from tests.analysis.training_runs import study_of, write_training
 
 TRAINING = [
-    "Training: accuracy and prices of wires", "Training: decisions", "Training: where the variance is",
+    "Training: accuracy and prices of wires", "Training: choices of wires", "Training: where the variance is",
 ]  # fmt: skip
 
 

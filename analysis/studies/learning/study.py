@@ -79,7 +79,7 @@ def _decisions(known: Known) -> Section:
     nothing = "No run decided about its wires, so there is nothing to compare with predictions."
     return Section(
         "learning-decisions",
-        "Training: decisions",
+        "Training: choices of wires",
         nothing,
         intro if tables else "",
         decision_figures(known),

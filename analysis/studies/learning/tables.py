@@ -179,7 +179,7 @@ def decision_tables(known: Known) -> list[tuple[str, Table]]:
         return []
     several = known.summary["family"].nunique() > 1
     policy = Shown("policy", lambda row: row.line + (f", {row.family}" if several else ""))
-    return [("Decisions about wires, predicted and real", lines_of(known.summary, (policy, *DECIDED)))]
+    return [("Choices of wires, predicted and real", lines_of(known.summary, (policy, *DECIDED)))]
 
 
 VARIANCE = (
