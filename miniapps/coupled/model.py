@@ -313,8 +313,8 @@ class Model:
         record = self.record
         record.iterations.append(end.iterations)
         if self.ctx.rank == 0:
-            margin = end.margin(options.tolerance)
-            self.tracer.decision("cg_iterations", end.iterations, margin, self._whole)
+            # Without a margin: it would be the first record of every difference, before the state.
+            self.tracer.decision("cg_iterations", end.iterations, block=self._whole)
         record.failed_solves += not end.converged
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 

@@ -134,8 +134,8 @@ def decision_figures(known: Known) -> list[Figure]:
     )
     legend = tuple((i, lines[i]) for i, _ in points)
     data = rows[rows["line"].isin(lines[:COLOURS])]
-    return [figure_of("training-decisions", "Choices of wires, trial and outcome", _decided(points), caption, 3.1, legend,
-                      data=data)]  # fmt: skip
+    title = "Choices of wires, trial and outcome"
+    return [figure_of("training-decisions", title, _decided(points), caption, 3.1, legend, data=data)]
 
 
 def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
