@@ -20,6 +20,7 @@ import pytest
 
 from benchmarks.harness import launching
 from benchmarks.harness.launching import LIBRARIES
+from miniapps.system.layers import VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 # Variables by which a launcher tells a process that it is a rank. Inherited by a nested mpirun (pytest
@@ -125,6 +126,10 @@ def run_command(command, env, timeout, cwd):
             f"--- stdout so far ---\n{printed[0]}\n--- stderr so far ---\n{printed[1]}"
         )
     return subprocess.CompletedProcess(command, code, *printed)
+
+
+# For `environment`: no variable that holds a library to an older processor, whatever the machine sets.
+UNHELD = dict.fromkeys(VARIABLES)
 
 
 def environment(extra):

@@ -47,7 +47,8 @@ def test_plan_shows_what_would_run_and_what_it_may_cost_and_creates_nothing(tmp_
 def test_an_example_is_written_here_planned_and_never_written_over(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["example"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["demo", "scaling"]
+    names = ["adaprec", "adaprec-short", "demo", "scaling"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == names
     for name in ("demo", "scaling.toml"):
         assert main(["example", name]) == 0
         file = f"{name.removesuffix('.toml')}.toml"

@@ -147,7 +147,12 @@ def test_a_job_names_the_file_of_its_site_so_that_it_is_found_from_anywhere(tmp_
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_are_campaigns(path):
     where = site("generic-slurm") if "generic-slurm" in path.read_text() else None
-    plan(read(path), where).require_budget()
+    try:
+        plan(read(path), where).require_budget()
+    except CampaignError as absent:
+        if "apt-get install dataset-fashion-mnist" not in str(absent):
+            raise
+        pytest.skip("no Fashion-MNIST here")
 
 
 def test_a_plan_shows_what_was_predicted_and_where_that_stands(tmp_path):

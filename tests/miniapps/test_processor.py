@@ -15,7 +15,7 @@ from kernels.contract.native import LEVELS
 from miniapps import applications
 from miniapps.runner.main import main
 from miniapps.trace import read
-from tests.launch import ROOT, environment, libraries, run_mpi
+from tests.launch import ROOT, UNHELD, environment, libraries, run_mpi
 from tests.miniapps.anywhere import CASES, QUIET
 
 SETTINGS = {
@@ -49,7 +49,7 @@ def recorded(*words, settings=None, python=(sys.executable,)):
     """What the cases recorded in a process of its own: {case: hashes}."""
     done = subprocess.run(
         [*python, "-m", "tests.miniapps.anywhere", *words],
-        env=environment(settings or {}), capture_output=True, text=True, timeout=1800,
+        env=environment(UNHELD | (settings or {})), capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
