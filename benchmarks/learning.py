@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.regret import regret
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import ratio
 from kernels.learning.adaprec import AdaPrec
 from kernels.learning.cautious import Cautious
@@ -216,7 +216,7 @@ def curve_rows(options) -> list[dict]:
             of.setdefault(f"{one['wire']}, ", []).append(error)
         for wire, own in of.items():
             what = f"{wire}mean absolute error of {len(own)} curves, by {name}"
-            rows.append({"part": "curves", "what": what, "figure": float(np.mean(own)), "raw": own})
+            rows.append(row("curves", what, float(np.mean(own)), own))
     return rows
 
 
@@ -268,9 +268,7 @@ def policy_rows(options) -> list[dict]:
         reached = dict(zip(tasks, each(tasks, options.quiet), strict=True))
         by_wire = {wire: [reached[wire, seed] for seed in seeds] for wire in BITS}
         for wire, values in by_wire.items():
-            rows.append(
-                {"part": "policy", "what": f"{link}, {wire}", "figure": spread(values), "raw": values}
-            )
+            rows.append(row("policy", f"{link}, {wire}", spread(values), values))
         for name in POLICIES:
             tasks = {s: partial(adaptive, name, s, speed, budget, data) for s in seeds}
             runs = each(tasks, options.quiet)
@@ -280,14 +278,9 @@ def policy_rows(options) -> list[dict]:
             raw = [[decision.wire for decision in policy.decisions] for _, policy in runs]
             figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
             rows += [
-                {"part": "policy", "what": f"{link}, {name}", "figure": spread(values), "raw": raw},
-                {"part": "policy", "what": f"{link}, regret, {name}", "figure": figure, "raw": values},
-                {
-                    "part": "policy",
-                    "what": f"{link}, time of trials, {name}",
-                    "figure": float(tried),
-                    "raw": [],
-                },
+                row("policy", f"{link}, {name}", spread(values), raw),
+                row("policy", f"{link}, regret, {name}", figure, values),
+                row("policy", f"{link}, time of trials, {name}", float(tried)),
             ]
     return rows
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.analysis.campaign import Shape, directory, write
 from benchmarks.analysis.plain import PROCESSES, plain
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
 
@@ -56,14 +56,14 @@ def load_rows(asked) -> list[dict]:
     command = [_command("variability", campaign) for _ in range(asked.rounds)]
     memory = [_measure("memory", campaign) for _ in range(asked.rounds)]
     return [
-        _row("load", "first load / plain h5py, 4,096 files x 2,000 events",
+        row("load", "first load / plain h5py, 4,096 files x 2,000 events",
              ratio(seconds["first"], seconds["plain"]), measurements),
-        _row("load", "first load, s", spread(seconds["first"]), []),
-        _row("load", "plain h5py, s", spread(seconds["plain"]), []),
-        _row("load", "cached load, all frames, s", spread([each["s"] for each in cached]), cached),
-        _row("load", "cached load and variability, s", spread([each["s"] for each in query]), query),
-        _row("load", "the whole command `variability`, cached, s", spread(command), command),
-        _row("load", "peak memory / frames, first load and all frames", spread([e["ratio"] for e in memory]), memory),
+        row("load", "first load, s", spread(seconds["first"]), []),
+        row("load", "plain h5py, s", spread(seconds["plain"]), []),
+        row("load", "cached load, all frames, s", spread([each["s"] for each in cached]), cached),
+        row("load", "cached load and variability, s", spread([each["s"] for each in query]), query),
+        row("load", "the whole command `variability`, cached, s", spread(command), command),
+        row("load", "peak memory / frames, first load and all frames", spread([e["ratio"] for e in memory]), memory),
     ]  # fmt: skip
 
 
@@ -76,10 +76,10 @@ def divergence_rows(asked) -> list[dict]:
     repeats = [_measure("compare", *runs) for _ in range(asked.rounds)]
     assert all(each["place"] == [50, "vorticity", 12345] for each in repeats), repeats
     return [
-        _row("divergence", f"first divergence of {first['rows']:,} fingerprints, not cached, s", first["s"], first),
-        _row("divergence", "the same, cached, s", spread([each["s"] for each in repeats]), repeats),
-        _row("divergence", "share of the fingerprints read", spread([each["read"] for each in repeats]), []),
-        _row("divergence", "the whole command `divergence`, cached, s",
+        row("divergence", f"first divergence of {first['rows']:,} fingerprints, not cached, s", first["s"], first),
+        row("divergence", "the same, cached, s", spread([each["s"] for each in repeats]), repeats),
+        row("divergence", "share of the fingerprints read", spread([each["read"] for each in repeats]), []),
+        row("divergence", "the whole command `divergence`, cached, s",
              spread([_command("divergence", *runs) for _ in range(asked.rounds)]), []),
     ]  # fmt: skip
 
@@ -93,9 +93,9 @@ def report_rows(asked) -> list[dict]:
     first = _command("report", campaign, "-o", out)
     again = [_command("report", campaign, "-o", out) for _ in range(asked.rounds)]
     return [
-        _row("report", "report of 100 runs, not cached, s", first, first),
-        _row("report", "report of 100 runs, cached, s", spread(again), again),
-        _row("report", "its size, MB", out.stat().st_size / 1e6, []),
+        row("report", "report of 100 runs, not cached, s", first, first),
+        row("report", "report of 100 runs, cached, s", spread(again), again),
+        row("report", "its size, MB", out.stat().st_size / 1e6, []),
     ]
 
 
@@ -210,10 +210,6 @@ def _command(*arguments) -> float:
     if done.returncode not in (0, 3):
         raise RuntimeError(f"analysis {' '.join(map(str, arguments))}: {done.stderr}")
     return time.perf_counter() - begin
-
-
-def _row(part: str, what: str, figure, raw) -> dict:
-    return {"part": part, "what": what, "figure": figure, "raw": raw}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from mpi4py import MPI
 
 from benchmarks.apps.guarantees import guarantee_costs, processor_time
 from benchmarks.harness.launching import launch, mpirun
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from miniapps.coupled import APP as COUPLED
 from miniapps.coupled import multigrid
@@ -62,9 +62,7 @@ def efficiency(options) -> list[dict]:
         {n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds, options.quiet
     )
     value = ratio(times[1], [ranks * t for t in times[ranks]])
-    return [
-        {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": times[ranks]}
-    ]
+    return [row("efficiency", f"T(1) / ({ranks} T({ranks}))", value, times[ranks])]
 
 
 def sizes(options) -> list[dict]:
@@ -82,20 +80,10 @@ def sizes(options) -> list[dict]:
     rows = []
     for deck, times in costs.items():
         rows += [
-            {
-                "part": "sizes",
-                "what": f"deck {deck}, iterations per solve",
-                "figure": median(solves[deck]),
-                "raw": solves[deck],
-            },
-            {
-                "part": "sizes",
-                "what": f"deck {deck}, ns per point and step",
-                "figure": median(times),
-                "raw": times,
-            },
+            row("sizes", f"deck {deck}, iterations per solve", median(solves[deck]), solves[deck]),
+            row("sizes", f"deck {deck}, ns per point and step", median(times), times),
         ]
-    return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(costs["L"], costs["M"]), "raw": []}]
+    return [*rows, row("sizes", "L / M", ratio(costs["L"], costs["M"]))]
 
 
 def inference(options) -> list[dict]:
@@ -123,8 +111,7 @@ def inference(options) -> list[dict]:
                 each = {f"{backend}, {clock} per step": (median(own), own) for backend, own in times.items()}
                 each[f"static / torch, {clock}"] = ratio(times["static"], times["torch"]), []
                 rows += [
-                    {"part": "inference", "what": f"{where}: {what}", "figure": figure, "raw": raw}
-                    for what, (figure, raw) in each.items()
+                    row("inference", f"{where}: {what}", figure, raw) for what, (figure, raw) in each.items()
                 ]
     return rows
 
@@ -164,10 +151,7 @@ def coarse(options) -> list[dict]:
             times = {solver: [cost[clock] for cost in own] for solver, own in turns.items()}
             each |= {f"{solver}, {what}": (1e3 * median(own), own) for solver, own in times.items()}
             each[f"products / transforms, {what}"] = ratio(times["products"], times["transforms"]), []
-        rows += [
-            {"part": "coarse", "what": f"deck {deck}: {what}", "figure": figure, "raw": raw}
-            for what, (figure, raw) in each.items()
-        ]
+        rows += [row("coarse", f"deck {deck}: {what}", figure, raw) for what, (figure, raw) in each.items()]
     return rows
 
 
@@ -194,8 +178,8 @@ def many(options) -> list[dict]:
                 output.seek(0)
                 raise RuntimeError(output.read())
     return [
-        {"part": "many", "what": "wall, s", "figure": wall, "raw": [wall]},
-        {"part": "many", "what": "memory of all ranks, GiB", "figure": peak / 2**30, "raw": [peak]},
+        row("many", "wall, s", wall, [wall]),
+        row("many", "memory of all ranks, GiB", peak / 2**30, [peak]),
     ]
 
 

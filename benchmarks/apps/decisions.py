@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness.launching import mpirun, output_of
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from kernels.progress import Progress
 
 RANKS = (1, 2, 3, 4)
@@ -116,24 +116,22 @@ def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argp
             compared += found.astype(object).where(found.notna(), None).to_dict("records")
     progress.clear()
     groups: dict[tuple[str, str, str], list[dict]] = {}
-    for row in compared:
-        groups.setdefault((row["kind"], row["name"], row["factor"]), []).append(row)
+    for one in compared:
+        groups.setdefault((one["kind"], one["name"], one["factor"]), []).append(one)
     for key, own in groups.items():
-        what, pairs = ", ".join(key), sum(row["pairs"] for row in own)
-        several = [row for row in own if row["differing"]]
+        what, pairs = ", ".join(key), sum(one["pairs"] for one in own)
+        several = [one for one in own if one["differing"]]
+        largest = max((one["margin_changed"] or 0.0 for one in several), default=0.0)
         rows += [
-            {"part": part, "what": f"{what}: problems", "figure": f"{len(several)} of {len(own)}", "raw": own},
-            {"part": part, "what": f"{what}: share of problems", "figure": len(several) / len(own), "raw": []},
-            {"part": part, "what": f"{what}: share of pairs",
-             "figure": sum(row["differing"] for row in own) / pairs, "raw": []},
-            {"part": part, "what": f"{what}: decisions that changed, most",
-             "figure": max(row["changed_most"] for row in own), "raw": []},
-            {"part": part, "what": f"{what}: largest margin that changed",
-             "figure": max((row["margin_changed"] or 0.0 for row in several), default=0.0), "raw": []},
-        ]  # fmt: skip
+            row(part, f"{what}: problems", f"{len(several)} of {len(own)}", own),
+            row(part, f"{what}: share of problems", len(several) / len(own)),
+            row(part, f"{what}: share of pairs", sum(one["differing"] for one in own) / pairs),
+            row(part, f"{what}: decisions that changed, most", max(one["changed_most"] for one in own)),
+            row(part, f"{what}: largest margin that changed", largest),
+        ]
     if refused:
         figure = f"{len(refused)} of {len(problems)}"
-        rows.append({"part": part, "what": f"{part}: refused", "figure": figure, "raw": refused})
+        rows.append(row(part, f"{part}: refused", figure, refused))
     return rows
 
 

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.harness.launching import launch
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from kernels.guarantees import LEVELS
 from miniapps.trace import read, trace_files
@@ -43,12 +43,7 @@ def guarantee_costs(seconds, options, what: str) -> list[dict]:
     run; `options` are those of `run_parts`."""
     times = in_turn({level: partial(seconds, level) for level in LEVELS}, options.rounds, options.quiet)
     return [
-        {
-            "part": "guarantee",
-            "what": f"{level} / none{what}",
-            "figure": ratio(times[level], times["none"]),
-            "raw": times[level],
-        }
+        row("guarantee", f"{level} / none{what}", ratio(times[level], times["none"]), times[level])
         for level in LEVELS[1:]
     ]
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 from benchmarks.harness.launching import mpirun, output_of
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import ratio
 from kernels.progress import Progress
 
@@ -59,12 +59,7 @@ def start(options) -> list[dict]:
                 found[size, what].append(taken)
     progress.clear()
     return [
-        {
-            "part": "start",
-            "what": f"{size} ranks, {what} [us]",
-            "figure": ratio(own, [1.0] * len(own)),
-            "raw": own,
-        }
+        row("start", f"{size} ranks, {what} [us]", ratio(own, [1.0] * len(own)), own)
         for (size, what), own in found.items()
     ]
 

@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness.launching import mpirun
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import ratio
 
 HERE = Path(__file__).parent
@@ -78,7 +78,7 @@ def _small(options, part: str, source: Path, whats: tuple[str, ...], *how_observ
         for one, other in differences:
             more = [b[i] - a[i] for a, b in zip(seconds[other], seconds[one], strict=True)]
             figure = f"{statistics.median(more):.2f} us ({min(more):.2f} to {max(more):.2f})"
-            rows.append({"part": part, "what": f"{what}, {one} - {other}", "figure": figure, "raw": seconds})
+            rows.append(row(part, f"{what}, {one} - {other}", figure, seconds))
     return rows
 
 
@@ -94,7 +94,7 @@ def messages_rows(options) -> list[dict]:
 
 def _hpl(options, how: str, *how_observed: str) -> list[dict]:
     if not (shutil.which("hpcc") and all(map(os.path.exists, (*DEBIAN, DECK)))):
-        return [{"part": "hpl", "what": "hpcc", "figure": "not installed", "raw": []}]
+        return [row("hpl", "hpcc", "not installed")]
     trees = _trees(options)
     ways: dict[str, tuple[Path, tuple[str, ...]] | None] = {"bare": None}
     for tree, place in trees.items():

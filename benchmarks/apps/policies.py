@@ -21,7 +21,7 @@ from analysis.runs import ids
 from analysis.studies.learning.runs import expected
 from benchmarks.harness.launching import launch
 from benchmarks.harness.regret import interval, regret
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import ratio
 from kernels.progress import Progress
 from miniapps.trace import read
@@ -78,11 +78,6 @@ def accuracy(result: dict) -> float:
 def spread(values: list[float]) -> dict[str, float]:
     """Median, minimum and maximum."""
     return ratio(values, [1.0] * len(values))
-
-
-def row(part: str, what: str, figure, raw) -> dict:
-    """A line of the table."""
-    return {"part": part, "what": what, "figure": figure, "raw": raw}
 
 
 def wires(options) -> list[dict]:

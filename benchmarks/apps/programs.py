@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness.launching import mpirun
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import ratio, samples
 
 MEGABYTES, STEP_S, PAIRS = 10, 0.010, 60
@@ -37,9 +37,7 @@ def record_rows(options) -> list[dict]:
         rounds = [_measured("record", ranks) for _ in range(options.rounds)]
         for name in ("recorded / plain", "fingerprint / plain"):
             figure = ratio([r[name] for r in rounds], [1.0] * len(rounds))
-            rows.append(
-                {"part": "record", "what": f"{name}, ranks: {ranks}", "figure": figure, "raw": rounds}
-            )
+            rows.append(row("record", f"{name}, ranks: {ranks}", figure, rounds))
     return rows
 
 
@@ -52,9 +50,7 @@ def wrap_rows(options) -> list[dict]:
             ours = [r[f"{level} {n}"] for r in rounds]
             for peer in ("library", f"planned {level}"):
                 figure = ratio(ours, [r[f"{peer} {n}"] for r in rounds])
-                rows.append(
-                    {"part": "wrap", "what": f"{level}, {n} float64 / {peer}", "figure": figure, "raw": ours}
-                )
+                rows.append(row("wrap", f"{level}, {n} float64 / {peer}", figure, ours))
     return rows
 
 

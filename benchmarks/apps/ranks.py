@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.launching import launch
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from miniapps.trace import read
 from miniapps.trace.schema import CHAIN_TIME, THREAD_TIME
@@ -85,7 +85,7 @@ def chain(options) -> list[dict]:
         own = [run["chain"] for run in runs]
         for what, whole in (("run", "cpu_s"), ("steps", "steps")):
             figure = ratio(own, [run[whole] for run in runs])
-            rows.append({"part": "chain", "what": f"{app}, chain / {what}", "figure": figure, "raw": own})
+            rows.append(row("chain", f"{app}, chain / {what}", figure, own))
     return rows
 
 
@@ -113,7 +113,7 @@ def shares(options) -> list[dict]:
             times = [run["step"] for run in runs[name]]
             assigned = " ".join(sorted({run["shares"] for run in runs[name]} - {""}))
             what = f"{app}, {name} / ideal, factor {options.factor}" + f", blocks {assigned}" * bool(assigned)
-            rows.append({"part": "shares", "what": what, "figure": ratio(times, ideal), "raw": times})
+            rows.append(row("shares", what, ratio(times, ideal), times))
     return rows
 
 
@@ -125,7 +125,7 @@ def duplicates(options) -> list[dict]:
         plain, twice = ([run["step"] for run in runs[name]] for name in ("", "twice"))
         more = [(b - a) / options.fraction for a, b in zip(plain, twice, strict=True)]
         what = f"{app}, --duplicate {options.fraction:g}: cost / fraction of a step"
-        rows.append({"part": "duplicates", "what": what, "figure": ratio(more, plain), "raw": twice})
+        rows.append(row("duplicates", what, ratio(more, plain), twice))
     return rows
 
 
@@ -153,14 +153,7 @@ def clean(options) -> list[dict]:
     run = launch(RANKS, "miniapps.coupled", (*CLEAN, "--guarantee", "layout", *steps))
     (check,) = (check for check in run["checks"] if check["name"] == "duplicates")
     count = int(re.match("[0-9]+", check["detail"])[0]) if check["passed"] else 0
-    return [
-        {
-            "part": "clean",
-            "what": "results of sound ranks, none differs",
-            "figure": count,
-            "raw": check["detail"],
-        }
-    ]
+    return [row("clean", "results of sound ranks, none differs", count, check["detail"])]
 
 
 def main(argv=None) -> None:

@@ -27,7 +27,7 @@ from itertools import permutations
 
 import numpy as np
 
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from kernels.progress import Progress
 from kernels.sums import worst
 from kernels.tree import unit_roundoff
@@ -43,7 +43,7 @@ HIDDEN, EPOCHS, RATE = 128, 60, 0.05
 
 
 def in_order(terms: np.ndarray) -> np.ndarray:
-    """Sums along the last axis, one term after the other, each rounded to the type of `terms`."""
+    """Sums along the last axis of many orders at once: term by term, each rounded to the type of `terms`."""
     return np.add.accumulate(terms, axis=-1)[..., -1]
 
 
@@ -74,7 +74,7 @@ def published(options: argparse.Namespace) -> list[dict]:
         "largest threshold with both classes": STEP * max(apart, default=0),
         "perturbed inputs that differ from the input": f"{sum(moved)} of {len(moved)}",
     }
-    return [{"part": "published", "what": what, "figure": figure, "raw": []} for what, figure in rows.items()]
+    return [row("published", what, figure) for what, figure in rows.items()]
 
 
 def learnt(options: argparse.Namespace) -> list[dict]:
@@ -93,13 +93,15 @@ def learnt(options: argparse.Namespace) -> list[dict]:
         # Of one entry of the matrix alone, the gradient would be a term.
         largest = float(slope.abs().max() / terms.abs().max())
         name = f"largest gradient over largest term, {str(dtype).removeprefix('torch.')}"
-        rows.append({"part": "learnt", "what": name, "figure": largest, "raw": []})
+        rows.append(row("learnt", name, largest))
     # They minimise the logits: the assignment takes what was learnt to be unlikely.
     sure = np.eye(64)[np.random.default_rng(1).permutation(64)]
     _, taken = linear_sum_assignment(-sure, maximize=True)
     kept = int((taken == sure.argmax(1)).sum())
-    return [*rows, {"part": "learnt", "what": "entries of a learnt permutation that the assignment takes",
-                    "figure": f"{kept} of 64", "raw": []}]  # fmt: skip
+    return [
+        *rows,
+        row("learnt", "entries of a learnt permutation that the assignment takes", f"{kept} of 64"),
+    ]
 
 
 def graph(options: argparse.Namespace) -> list[dict]:
@@ -150,7 +152,7 @@ def graph(options: argparse.Namespace) -> list[dict]:
         "classes of 2,708 nodes that an order changes, most": max(changed),
         "accuracy with renumbered ends of edges, mean": float(np.mean(accuracies)),
     }
-    return [{"part": "graph", "what": what, "figure": figure, "raw": []} for what, figure in rows.items()]
+    return [row("graph", what, figure) for what, figure in rows.items()]
 
 
 def margins(options: argparse.Namespace) -> list[dict]:
@@ -167,30 +169,27 @@ def margins(options: argparse.Namespace) -> list[dict]:
             for dtype in TYPES:
                 inside[dtype] += margin <= (each.shape[1] - 1) * unit_roundoff(dtype) * size
         for dtype, count in inside.items():
-            rows.append({"part": "margins", "what": f"{name}, {dtype}: test inputs inside the bound",
-                         "figure": f"{count} of {len(terms)}", "raw": []})  # fmt: skip
-        flips = [
-            flipped(
-                x,
-                weights,
-                biases,
-                seed,
-                progress,
-                (seed + (name != "linear") * options.inputs) / options.inputs / 2,
+            rows.append(
+                row("margins", f"{name}, {dtype}: test inputs inside the bound", f"{count} of {len(terms)}")
             )
-            for seed, x in enumerate(features[: options.inputs])
-        ]
+        flips = []
+        for seed, x in enumerate(features[: options.inputs]):
+            progress.show((seed / options.inputs + (hidden > 0)) / 2, f"{name}, input {seed}")
+            flips.append(flipped(x, weights, biases, seed))
         bound = (terms[0].shape[1] - 1) * unit_roundoff("float32")
         found = {kind: max(one[kind] for one in flips) for kind in ("drawn", "worst")}
         for kind, largest in found.items():
-            rows.append({"part": "margins", "what": f"{name}: largest margin that flips, {kind}", "figure": largest,
-                         "raw": [one[kind] for one in flips]})  # fmt: skip
-        rows.append({"part": "margins", "what": f"{name}: bound of all orders", "figure": bound, "raw": []})
-        rows.append({"part": "margins", "what": f"{name}: worst / drawn", "figure": found["worst"] / found["drawn"],
-                     "raw": []})  # fmt: skip
-        rows.append(
-            {"part": "margins", "what": f"{name}: bound / worst", "figure": bound / found["worst"], "raw": []}
-        )
+            rows.append(
+                row(
+                    "margins",
+                    f"{name}: largest margin that flips, {kind}",
+                    largest,
+                    [one[kind] for one in flips],
+                )
+            )
+        rows.append(row("margins", f"{name}: bound of all orders", bound))
+        rows.append(row("margins", f"{name}: worst / drawn", found["worst"] / found["drawn"]))
+        rows.append(row("margins", f"{name}: bound / worst", bound / found["worst"]))
     progress.clear()
     return rows
 
@@ -226,12 +225,9 @@ def of_classes(x: np.ndarray, weights: np.ndarray, biases: np.ndarray) -> np.nda
     return np.concatenate([weights * x, biases[:, None]], axis=1)
 
 
-def flipped(
-    x: np.ndarray, weights: np.ndarray, biases: np.ndarray, seed: int, progress: Progress, done: float
-) -> dict[str, float]:
+def flipped(x: np.ndarray, weights: np.ndarray, biases: np.ndarray, seed: int) -> dict[str, float]:
     """The largest margins at which drawn and worst orders flip the class of inputs near x, on the straight line to its
     boundary; 0 if none does."""
-    progress.show(done, f"input {seed}")
     rng, largest = np.random.default_rng(seed), {"drawn": 0.0, "worst": 0.0}
     exact = [math.fsum(row.tolist()) for row in of_classes(x, weights, biases)]
     top, second = np.argsort(exact)[[-1, -2]]

@@ -13,7 +13,7 @@ multigrid    iterations to 1e-8 of conjugate gradients with multigrid from 32^3 
 
 from benchmarks.apps.guarantees import guarantee_costs
 from benchmarks.harness.launching import launch
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 
 APP = "miniapps.solver"
 RANKS = 4
@@ -49,7 +49,7 @@ def multigrid(options) -> list[dict]:
             result = launch(RANKS, APP, (*arguments, "--set", "record.every=0"))
             iterations = int(result["fom"]["iterations"]["value"])
             what = f"{problem}, {edge}^3: iterations to 1e-8"
-            rows.append({"part": "multigrid", "what": what, "figure": iterations, "raw": [iterations]})
+            rows.append(row("multigrid", what, iterations, [iterations]))
     return rows
 
 

@@ -12,7 +12,7 @@ ahead       graphsage on Cora with 25 and 10 sampled neighbours, on one rank, wh
 
 from benchmarks.apps.guarantees import guarantee_costs
 from benchmarks.harness.launching import launch
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.results import parts_parser, row, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
 APP = "miniapps.training"
@@ -71,9 +71,7 @@ def overlap(options) -> list[dict]:
     rows = [{"part": "overlap", "what": what} | row for what, row in named]
     for name in ("one after the other", "overlapped"):
         what = f"{name} / max(computing, communicating), {options.links}"
-        rows.append(
-            {"part": "overlap", "what": what, "figure": ratio(times[name], larger), "raw": times[name]}
-        )
+        rows.append(row("overlap", what, ratio(times[name], larger), times[name]))
     return rows
 
 
@@ -92,19 +90,10 @@ def ahead(options) -> list[dict]:
         options.rounds,
         options.quiet,
     )
-    rows = [
-        {
-            "part": "ahead",
-            "what": "none ahead, s",
-            "figure": sorted(times[0])[len(times[0]) // 2],
-            "raw": times[0],
-        }
-    ]
+    rows = [row("ahead", "none ahead, s", sorted(times[0])[len(times[0]) // 2], times[0])]
     for depth in DEPTHS:
         what = f"{depth} ahead / none"
-        rows.append(
-            {"part": "ahead", "what": what, "figure": ratio(times[depth], times[0]), "raw": times[depth]}
-        )
+        rows.append(row("ahead", what, ratio(times[depth], times[0]), times[depth]))
     return rows
 
 

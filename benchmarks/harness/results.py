@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -64,6 +65,11 @@ def _version(name: str) -> str:
         return version(name)
     except ImportError:
         return "absent"
+
+
+def row(part: str, what: str, figure: object, raw: Sequence | dict = ()) -> dict:
+    """A row of most tables: its part, the quantity, the figure that is shown, and the values behind it."""
+    return {"part": part, "what": what, "figure": figure, "raw": raw}
 
 
 def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
-from miniapps.learning.course.options import AUTO
+from miniapps.learning.course.options import ADAPREC, AUTO
 from miniapps.learning.discovery import require_heard
 from miniapps.learning.policies import choosing
 from miniapps.learning.samples.images import USUAL, held_out
@@ -94,7 +94,7 @@ def validate(config: Any, options: Any, size: int) -> None:
             "--replay: this run decides nothing by a clock or an order of arrival; leave it out, or give the --policy "
             "or --seconds of the run to replay"
         )
-    if config.training.policy == choosing.ADAPREC:
+    if config.training.policy == ADAPREC:
         raise UsageError(
             "--policy adaprec: decides by the accuracy of held-out samples, and models over a mesh have a loss alone; "
             "choose --policy cautious, which decides by losses"
@@ -164,9 +164,8 @@ def follows(config: Any, options: Any) -> str | None:
 def memory(config: Any, options: Any, size: int) -> Need:
     """The memory that a rank needs: whole parameters while they are drawn, and its share of the activations."""
     parameters, activations = models.model(config.model.name).costs(deck(config))
-    states = (
-        3 * (len(choosing.candidates(config)) + 3) * config.training.tries
-    )  # kept by policies that try wires
+    # Policies that try wires keep states.
+    states = 3 * (len(choosing.candidates(config)) + 3) * config.training.tries
     return Need(
         TORCH + 4 * ((8 + states) * parameters + KEPT * activations // max(1, size)),
         f"--model {config.model.name}, training.batch = {config.training.batch}",

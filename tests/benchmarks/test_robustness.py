@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks.apps.robustness import learnt, of_classes, published
-from kernels.progress import Progress
 
 
 def figures(part):
@@ -39,5 +38,5 @@ def test_an_input_near_its_boundary_is_flipped_by_a_worst_order_and_further_away
     monkeypatch.setattr(robustness, "MARGINS", np.array([1e-8, 1e-3]))
     rng = np.random.default_rng(1)
     x, weights, biases = (rng.normal(size=shape).astype(np.float32) for shape in (20, (3, 20), 3))
-    found = robustness.flipped(x, weights, biases, 0, Progress("test", quiet=True), 0.0)
+    found = robustness.flipped(x, weights, biases, 0)
     assert 0 < found["worst"] < 1e-4 and found["drawn"] < 1e-4

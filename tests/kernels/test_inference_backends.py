@@ -38,7 +38,9 @@ def training(name: str):
     from miniapps.training import models
 
     module = models.of_images()[name]
-    shapes = module.shapes(SimpleNamespace(channels=8, hidden=64 if name == "cnn" else 128, hidden_layers=1), 28)
+    shapes = module.shapes(
+        SimpleNamespace(channels=8, hidden=64 if name == "cnn" else 128, hidden_layers=1), 28
+    )
     return module.forward, {key: normal(*shape) * np.float32(0.1) for key, shape in shapes.items()}
 
 

@@ -88,7 +88,8 @@ def problems(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval(share: float, trials: int) -> tuple[float, float]:
-    """The interval of Clopper and Pearson of a probability, from the `share` of so many trials; 0 to 1 for none."""
+    """The interval of Clopper and Pearson of a probability, from the `share` of so many trials; 0 to 1 for none. Here
+    trials are half the runs, so their hits may be half a one; `scipy.stats.binomtest` takes whole hits."""
     from scipy.stats import beta
 
     tail, hits = (1 - CONFIDENCE) / 2, share * trials

@@ -11,7 +11,8 @@ from miniapps.runner.config import HUGE, INT32, SEEDS, option
 Choices = tuple[str, ...] | Callable[[], list[str]]
 
 SAMPLES = 2**20  # of a batch, at most
-POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "cautious")
+ADAPREC, CAUTIOUS = "adaprec", "cautious"
+POLICIES = ("fixed", "fastest", "lgreco", ADAPREC, CAUTIOUS)
 
 
 @dataclass
@@ -153,7 +154,7 @@ class Judging:
     @property
     def tries(self) -> bool:
         """Whether the policy trains with several wires from one state."""
-        return self.policy in ("adaprec", "cautious")
+        return self.policy in (ADAPREC, CAUTIOUS)
 
 
 def policy() -> Any:

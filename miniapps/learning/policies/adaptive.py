@@ -13,8 +13,9 @@ from typing import Any
 
 from kernels.learning.trials import START, Task
 from miniapps.errors import UsageError
+from miniapps.learning.course.options import ADAPREC
 from miniapps.learning.optimisers import rate_at
-from miniapps.learning.policies.choosing import ADAPREC, trials
+from miniapps.learning.policies.choosing import trials
 from miniapps.learning.policies.courses import Judged
 from miniapps.learning.policies.judged import JudgedTrainer
 

@@ -12,10 +12,10 @@ from kernels.learning.trials import SEGMENTS, Trials
 from kernels.wires import PLAIN, cells_of
 from miniapps.errors import UsageError
 from miniapps.learning.course.checks import require_clock
+from miniapps.learning.course.options import ADAPREC, CAUTIOUS
 
 # For each policy the name of a choice that depends on a clock.
-CLOCKED = {"fastest": "fastest", "adaprec": "task", "cautious": "task"}
-ADAPREC = "adaprec"
+CLOCKED = {"fastest": "fastest", ADAPREC: "task", CAUTIOUS: "task"}
 
 
 def candidates(config) -> list[str]:
