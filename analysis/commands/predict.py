@@ -109,7 +109,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="best on one rank: the deck, and half of it")
     parser.add_argument(
         "--calibration", action="append", default=[], metavar="DIR",
-        help="a run of miniapps.calibrate, best on as many ranks as are predicted; may be repeated",
+        help="a run of miniapps.calibrate, best on as many ranks as are predicted; may be repeated, also for launches "
+        "of one calibration",
     )  # fmt: skip
     parser.add_argument("--ranks", type=_ranks, metavar="P,...", help="rank counts (those of the runs)")
     parser.add_argument(
@@ -203,6 +204,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.load.find import find_runs
     from analysis.predict.choices.prices import levels, targeted
     from analysis.predict.choices.whatif import nearest
+    from analysis.predict.reading.launches import read_calibrations
     from analysis.predict.reading.skeleton import skeleton
     from analysis.predict.simulation.model import predict
 
@@ -214,7 +216,7 @@ def run(options: argparse.Namespace) -> Answer:
         if given and len(machines) > 1:
             raise Usage(f"{option}: is of one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
-    calibrations = calibrations_of(options.calibration)
+    calibrations = read_calibrations(options.calibration)
     found, what_ifs = None, []
 
     def predicted(runs: list, size: int, level: str, reduction: str | None, machine):
@@ -391,12 +393,6 @@ def _toml(option: str, path: str) -> dict[str, Any]:
             {f"{section}.{name}": v for name, v in own.items()} if isinstance(own, dict) else {section: own}
         ).items()
     }
-
-
-def calibrations_of(paths: list[str]) -> list:
-    from analysis.predict.reading.calibration import read_calibration
-
-    return [read_calibration(path) for path in paths]
 
 
 def on_another_machine(calibration, program, options: argparse.Namespace) -> list[str]:

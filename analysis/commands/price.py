@@ -15,7 +15,6 @@ from analysis.commands.predict import (
     add_replays,
     anchor_of,
     append_to,
-    calibrations_of,
     require_seed,
 )
 from analysis.errors import Usage
@@ -90,7 +89,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="programs of plans, from explain --save")
     parser.add_argument(
         "--calibration", action="append", default=[], metavar="DIR",
-        help="a run of miniapps.calibrate with --plan, best on as many ranks as the plan has; may be repeated",
+        help="a run of miniapps.calibrate with --plan, best on as many ranks as the plan has; may be repeated, also "
+        "for launches of one calibration",
     )  # fmt: skip
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
@@ -121,6 +121,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.page.sections import Table
     from analysis.predict.plans.kernels import readable
     from analysis.predict.plans.price import Prices, kernels_of, prediction_of
+    from analysis.predict.reading.launches import read_calibrations
     from miniapps.untrusted import Refused
     from miniapps.untrusted.program import read_program
 
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace) -> Answer:
             "--calibration DIR is missing: time kernels and messages by mpirun -n 2 fpna calibrate --out cal --plan "
             "'MODEL RECIPE SIZE=LOW..HIGH', or describe devices in a file (--machine)"
         )
-    calibrations = calibrations_of(options.calibration)
+    calibrations = read_calibrations(options.calibration)
     wrong = {
         path: on_other_machines(calibrations, path, program, options.any_machine)
         for path, program in programs

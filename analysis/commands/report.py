@@ -152,11 +152,11 @@ def _what_if(frames, options: argparse.Namespace, machines: list):
     from analysis.errors import Unreachable
     from analysis.predict.choices.whatif import what_if
     from analysis.predict.costs.speeds import require_memory
-    from analysis.predict.reading.calibration import read_calibration
+    from analysis.predict.reading.launches import read_calibrations
     from analysis.predict.reading.skeleton import skeleton
     from miniapps.trace import TraceError
 
-    known, runs, notes = [read_calibration(path) for path in options.calibration], [], []
+    known, runs, notes = read_calibrations(options.calibration), [], []
     try:
         for machine in machines:
             for calibration in known:

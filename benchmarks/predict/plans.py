@@ -1,8 +1,8 @@
 """Prices drawn plans from calibrated kernels and messages, then runs them: no plan ran before its price was written.
 
-For each model and number of ranks: calibrate with the space (other draws of it), price the drawn plans, run all of them
-twice. A step is that of a `Learner`, the program and Adam, or of the trainer of DLRM. Four ranks share two cores, or
-have four nodes of namespaces with links of two rates (`plan-nodes`).
+For each model and number of ranks: calibrate with the space (other draws of it), price the drawn plans, run all of
+them; calibrate and run in LAUNCHES launches each. A step is that of a `Learner`, the program and Adam, or of the
+trainer of DLRM. Four ranks share two cores, or have four nodes of namespaces with links of two rates (`plan-nodes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.predict.nodes import LINKS, NODES, asleep, job
-from benchmarks.predict.rounds import mean_error, start
+from benchmarks.predict.rounds import LAUNCHES, apart, calibrated, mean_error, prices, start
 from jobs.cluster import cluster
 from kernels.progress import Progress
 
@@ -30,7 +30,6 @@ SPACES = {
 }
 RANKS = (1, 2, 4)
 OVER_NODES = ("gpt", "unet", "dlrm")
-LAUNCHES = 2
 CLOCKS = ("wall", "cpu")
 
 
@@ -88,10 +87,7 @@ def of_model(
 
     scratch.mkdir()
     text = f"{SPACES[name]} ranks={ranks}"
-    parts = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
-    calibrated = ["miniapps.calibrate", "--budget", str(options.budget), *parts, "--plan", text, "--programs",
-                  str(options.programs), "--no-progress", "--out", str(scratch / "cal")]  # fmt: skip
-    run(calibrated, ranks)
+    calibrations = calibrated(scratch, text, ranks, options, run)
     rng, space = np.random.default_rng([7, ranks]), space_of(text)
     drawn = list(dict.fromkeys(str(space.draw(rng)) for _ in range(options.plans)))
     files = []
@@ -100,13 +96,7 @@ def of_model(
         program = program_of(*prepared(one)[:2], one.level, each) if own is None else own.program(one)
         files.append(scratch / f"{number}.json")
         files[-1].write_bytes(to_json(program))
-    priced = {
-        clock: json.loads(
-            start(["analysis", "price", *map(str, files), "--calibration", str(scratch / "cal"), "--clock", clock,
-                   "--json"])
-        )["tables"]
-        for clock in CLOCKS
-    }  # fmt: skip
+    priced = {clock: prices(files, calibrations, clock) for clock in CLOCKS}
     launches = [
         json.loads(_last_object(run(["benchmarks.predict.plan_steps", "--quiet", *drawn], ranks)))
         for _ in range(LAUNCHES)
@@ -143,12 +133,11 @@ def summary(what: str, clock: str, ranks: int, raw: list[dict], unpriced: list[d
     """The errors of plans, their floor, their bias, how many runs are within the interval, and the `unpriced` plans,
     which call a kernel that no draw of the calibration called."""
     off = [np.log(np.median(each["measured_s"]) / each["predicted_s"]) for each in raw]
-    apart = [abs(np.log(each["measured_s"][0] / each["measured_s"][1])) for each in raw]
     inside = [each["low_s"] <= seconds <= each["high_s"] for each in raw for seconds in each["measured_s"]]
     return {
         "part": "plans", "what": f"{what}, {clock}", "clock": clock,
         "error": mean_error([float(np.expm1(abs(x))) for x in off]),
-        "floor": mean_error([float(np.expm1(x)) for x in apart]),
+        "floor": mean_error([apart(each["measured_s"]) for each in raw]),
         "bias": float(np.mean(off)), "inside": float(np.mean(inside)), "runs": len(inside), "best": 0, "compared": 0,
         "targets": len(raw), "rounds": 1, "busy": int(os.getloadavg()[0] > 2 * (os.cpu_count() or 1)), "raw": raw,
         "ranks": ranks, "unpriced": unpriced,

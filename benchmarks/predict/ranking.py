@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.predict.plans import LAUNCHES, SPACES
-from benchmarks.predict.rounds import mean_error, start
+from benchmarks.predict.plans import SPACES
+from benchmarks.predict.rounds import LAUNCHES, apart, calibrated, mean_error, prices, start
 from kernels.progress import Progress
 
 MODELS = ("gpt", "bert", "mlp", "unet", "moe")
@@ -67,12 +67,7 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
     scratch.mkdir()
     model = models.model(name)
     sizes = " ".join(word for word in SPACES[name].split()[1:] if "=" in word)
-    what = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
-    start(
-        ["miniapps.calibrate", "--budget", str(options.budget), *what, "--plan", f"{name} {sizes} ranks={ranks}",
-         "--programs", str(options.programs), "--no-progress", "--out", str(scratch / "cal")],
-        ranks,
-    )  # fmt: skip
+    calibrations = calibrated(scratch, f"{name} {sizes} ranks={ranks}", ranks, options)
     rng, space = np.random.default_rng([SEED, ranks]), space_of(f"{name} {sizes} ranks={ranks}")
     texts: dict[tuple[int, str], dict[str, str]] = {}  # of each choice, {plan: recipe and mesh}
     files = []
@@ -87,11 +82,14 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
                 texts.setdefault((number, level), {})[text] = str(one)
                 files.append(scratch / f"{len(files)}.json")
                 files[-1].write_bytes(to_json(program_of(plan, one.mesh, level, text)))
-    asked = ["analysis", "price", *map(str, files), "--calibration", str(scratch / "cal"), "--clock", "wall"]
-    found = json.loads(start([*asked, "--json"]))["tables"]["plans"]
-    prices = {row["title"]: row["p50_s"] for row in found}
-    times = measured([text for own in texts.values() for text in own if text in prices], ranks)
-    return [choice(level, own, prices, times) for (_, level), own in texts.items()]
+    found = medians(files, calibrations)
+    times = measured([text for own in texts.values() for text in own if text in found], ranks)
+    return [choice(level, own, found, times) for (_, level), own in texts.items()]
+
+
+def medians(files: Sequence[Path], calibrations: Sequence[str]) -> dict[str, float]:
+    """{plan: median price, s} of the plans in files that have a price, in wall time."""
+    return {row["title"]: row["p50_s"] for row in prices(files, calibrations, "wall")["plans"]}
 
 
 def measured(texts: Sequence[str], ranks: int) -> dict[str, list[float]]:
@@ -106,23 +104,23 @@ def measured(texts: Sequence[str], ranks: int) -> dict[str, list[float]]:
 
 
 def choice(
-    level: str, texts: dict[str, str], prices: dict[str, float], times: dict[str, list[float]]
+    level: str, texts: dict[str, str], priced_s: dict[str, float], times: dict[str, list[float]]
 ) -> dict:
     """One choice among the candidates {plan: recipe and mesh} that have a price: the candidate with the lowest price,
     and the fastest."""
     from scipy.stats import kendalltau
 
-    priced = [text for text in texts if text in prices]
+    priced = [text for text in texts if text in priced_s]
     taken = {text: float(np.median(times[text])) for text in priced}
-    wanted, fastest = min(priced, key=prices.__getitem__), min(priced, key=taken.__getitem__)
-    both = [prices[text] for text in priced], [taken[text] for text in priced]
+    wanted, fastest = min(priced, key=priced_s.__getitem__), min(priced, key=taken.__getitem__)
+    both = [priced_s[text] for text in priced], [taken[text] for text in priced]
     tau = kendalltau(*both).statistic if len(priced) > 1 else np.nan
     return {
         "level": level, "predicted": wanted, "fastest": fastest, "candidates": len(priced),
         "unpriced": len(texts) - len(priced), "best": wanted == fastest,
         "alike": min(times[wanted]) <= max(times[fastest]), "regret": taken[wanted] / taken[fastest] - 1,
         "tau": float(tau), "plans": {
-            text: {"mesh": texts[text], "price_s": prices[text], "measured_s": times[text]} for text in priced
+            text: {"mesh": texts[text], "price_s": priced_s[text], "measured_s": times[text]} for text in priced
         },
     }  # fmt: skip
 
@@ -130,14 +128,14 @@ def choice(
 def summary(what: str, ranks: int, choices: Sequence[dict]) -> dict:
     """How often the predicted best was the best or like it, the mean and largest regret, and the mean correlation."""
     times = [each["measured_s"] for one in choices for each in one["plans"].values()]
-    apart = [float(np.expm1(abs(np.log(a / b)))) for a, b, *_ in times]
+    floor = mean_error([apart(each) for each in times])
     return {
         "part": "ranking", "what": what, "ranks": ranks,
         "alike": float(np.mean([one["best"] or one["alike"] for one in choices])),
         "regret": float(np.mean([one["regret"] for one in choices])),
         "most_regret": float(max(one["regret"] for one in choices)),
         "tau": float(np.nanmean([one["tau"] for one in choices])),
-        "error": off([each for one in choices for each in one["plans"].values()]), "floor": mean_error(apart),
+        "error": off([each for one in choices for each in one["plans"].values()]), "floor": floor,
         "bias": None, "inside": None, "runs": len(times) * LAUNCHES, "best": sum(one["best"] for one in choices),
         "compared": sum(one["candidates"] for one in choices), "unpriced": sum(one["unpriced"] for one in choices),
         "targets": len(choices), "rounds": 1, "busy": 0, "raw": list(choices),

@@ -6,7 +6,6 @@ sharding`), then run the plans that it priced, and some with mixed shardings. Th
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.predict.plans import SPACES
-from benchmarks.predict.ranking import LEVELS, RANKS, SEED, choice, measured, summary
-from benchmarks.predict.rounds import start
+from benchmarks.predict.ranking import LEVELS, RANKS, SEED, choice, measured, medians, summary
+from benchmarks.predict.rounds import calibrated
 from kernels.progress import Progress
 
 MIXED = 3  # plans with a sharding drawn for each table
@@ -45,12 +44,7 @@ def of_ranks(scratch: Path, ranks: int, options) -> list[dict]:
 
     scratch.mkdir()
     sizes = " ".join(word for word in SPACES["dlrm"].split()[1:] if "=" in word)
-    what = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
-    start(
-        ["miniapps.calibrate", "--budget", str(options.budget), *what, "--plan", f"dlrm {sizes} ranks={ranks}",
-         "--programs", str(options.programs), "--no-progress", "--out", str(scratch / "cal")],
-        ranks,
-    )  # fmt: skip
+    calibrations = calibrated(scratch, f"dlrm {sizes} ranks={ranks}", ranks, options)
     rng = np.random.default_rng([SEED, ranks])
     drawn_of: dict[tuple[int, str], dict[str, str]] = {}  # of each choice, {plan: sharding}
     files: list[Path] = []
@@ -61,7 +55,7 @@ def of_ranks(scratch: Path, ranks: int, options) -> list[dict]:
             of_same = space_of(str(replace(mixed[0], sharding="mixed")))
             mixed += [of_same.draw(rng) for _ in range(MIXED - 1)]
             config, how = mixed[0].configured()
-            found = compare(config, how, ranks, [str(scratch / "cal")])
+            found = compare(config, how, ranks, calibrations)
             steps = [replace(mixed[0], sharding=text) for text in found.shardings.values()]
             for step in (*steps, *mixed):
                 own = drawn_of.setdefault((number, level), {})
@@ -69,8 +63,6 @@ def of_ranks(scratch: Path, ranks: int, options) -> list[dict]:
                     own[str(step)] = step.sharding
                     files.append(scratch / f"{len(files)}.json")
                     files[-1].write_bytes(to_json(program(step)))
-    asked = ["analysis", "price", *map(str, files), "--calibration", str(scratch / "cal"), "--clock", "wall"]
-    rows = json.loads(start([*asked, "--json"]))["tables"]["plans"]
-    prices = {row["title"]: row["p50_s"] for row in rows}
-    times = measured([text for own in drawn_of.values() for text in own if text in prices], ranks)
-    return [choice(level, own, prices, times) for (_, level), own in drawn_of.items()]
+    found = medians(files, calibrations)
+    times = measured([text for own in drawn_of.values() for text in own if text in found], ranks)
+    return [choice(level, own, found, times) for (_, level), own in drawn_of.items()]

@@ -101,5 +101,5 @@ def calibrated():
         "direct": {"region": "allreduce.direct:together", "ordering": "direct", "accumulation": "working"}
     }
     return calibrations.Calibration(
-        "cal", 2, pd.DataFrame(rows), np.ones((0, 2)), np.zeros(1), 1.0, reductions, {}, "1" * 64
+        "cal", 2, pd.DataFrame(rows), np.ones((0, 2)), np.zeros(1), 1.0, reductions, {}, ("1" * 64,)
     )

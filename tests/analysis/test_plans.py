@@ -323,7 +323,7 @@ def test_a_wire_that_was_not_measured_is_refused_with_what_to_measure(known):
 
 
 def test_the_hash_of_a_prediction_covers_all_calibrations(known):
-    others = [known, replace(known, hash="2" * 64)]
+    others = [known, replace(known, hashes=("2" * 64,))]
     step = program([product_of(32)], [((0, 1),)], app="mesh", problem="p", method="m")
     one, both, turned = (prediction_of(Prices(each).of(step)) for each in (others[:1], others, others[::-1]))
     assert one.calibration == known.hash and one.traces == ()

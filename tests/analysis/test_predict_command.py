@@ -59,7 +59,7 @@ def test_an_anchor_is_a_text_or_the_hash_of_a_file_and_the_answer_says_which(tmp
 def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
     tmp_path, calibration, monkeypatch, capsys, clock, objective
 ):
-    monkeypatch.setattr("analysis.commands.predict.calibrations_of", lambda paths: [calibration])
+    monkeypatch.setattr("analysis.predict.reading.launches.read_calibrations", lambda paths: [calibration])
     monkeypatch.setattr("analysis.commands.predict.on_another_machine", lambda *_: ())
     run = write_program(tmp_path / "run", 128, size=2)
     argv = ["predict", str(run), "--calibration", "cal", "--clock", clock, "--objective", objective]
@@ -101,7 +101,7 @@ def test_ranks_that_wait_for_each_other_are_not_predicted_from_a_calibration_of_
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        "analysis.predict.reading.calibration.read_calibration", lambda path: replace(calibrated(), size=1)
+        "analysis.predict.reading.launches.read_calibration", lambda path: replace(calibrated(), size=1)
     )
     run = str(write_program(tmp_path / "run"))
     assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "2"]) == 2

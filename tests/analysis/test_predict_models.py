@@ -142,7 +142,7 @@ def calibration():
         for nbytes in (8, 8192)
     ]
     return Calibration(
-        "cal", 2, pd.DataFrame(rows), np.ones((10, 2)), np.zeros(1), 1.0, reductions, {}, "0" * 64
+        "cal", 2, pd.DataFrame(rows), np.ones((10, 2)), np.zeros(1), 1.0, reductions, {}, ("0" * 64,)
     )
 
 
@@ -198,7 +198,7 @@ def test_several_contributions_of_a_rank_have_prices_of_their_own(calibration):
 
 
 def test_without_all_reduces_there_is_no_price(calibration):
-    none = Calibration("", 2, calibration.cases[:0], np.ones((1, 2)), np.zeros(1), 1.0, {}, {}, "")
+    none = Calibration("", 2, calibration.cases[:0], np.ones((1, 2)), np.zeros(1), 1.0, {}, {}, ())
     with pytest.raises(Unreachable, match="has no time of messages; calibrate again without --what"):
         Collectives(none).allreduce("direct", 1, 8, 2)
 

@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.predict.costs.machines import machine_of
 from analysis.predict.costs.speeds import memory_bound
-from analysis.predict.reading import calibration as calibrations
+from analysis.predict.reading import launches
 from analysis.predict.reading.skeleton import skeleton
 from analysis.predict.simulation.model import predict
 from analysis.predict.simulation.target import target
@@ -118,7 +118,7 @@ def test_memory_of_a_machine_needs_a_calibration_of_memory(tmp_path, calibration
     file.write_text("memory = 4e10")
     assert main(["predict", run, "--machine", str(file)]) == 2
     assert "there is no calibration; calibrate it (python -m miniapps.calibrate" in capsys.readouterr().err
-    monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
+    monkeypatch.setattr(launches, "read_calibration", lambda path: calibration)
     for command in (
         ["predict", run, "--any-machine"],
         ["report", run, "--any-machine", "-o", str(tmp_path / "page.html")],
@@ -135,7 +135,7 @@ def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calib
         tmp_path / "report.html",
     )
     file.write_text("speed = 2")
-    monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
+    monkeypatch.setattr(launches, "read_calibration", lambda path: calibration)
     given = ["--calibration", "cal", "--machine", str(file), "-o", str(page)]
     assert main(["report", run, str(both), *given]) == 0
     html = page.read_text()

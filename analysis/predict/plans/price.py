@@ -6,7 +6,6 @@ with the same kernels can be compared though their kernels' times are uncertain.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
@@ -20,7 +19,7 @@ from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_m
 from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
 from analysis.predict.plans.steps import Laid, Messages, laid_out, often
 from analysis.predict.plans.whole import UNFITTED, Whole, doubted, off, whole_of
-from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.calibration import Calibration, hash_of
 from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
 from analysis.predict.simulation.replay import Replays, simulate
@@ -87,7 +86,7 @@ class Prices:
         if device is None:
             calibration = self._nearest(size, "programs")
             times = self._works(calibration)
-            hashes = tuple(sorted({each.hash for each in self._calibrations}))
+            hashes = tuple(sorted({name for each in self._calibrations for name in each.hashes}))
             messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
             fit = self._whole(calibration)
         else:
@@ -235,13 +234,6 @@ def kernels_of(priced: Priced) -> list[tuple[str, str, float, float, float]]:
          float(share[k]))
         for k in np.argsort(-seconds, kind="stable")
     ]  # fmt: skip
-
-
-def hash_of(hashes: Sequence[str]) -> str:
-    """The hash of a calibration, or of the `hashes` of several (SHA-256 of their hex, hex); "" for none."""
-    if len(hashes) < 2:
-        return "".join(hashes)
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def prediction_of(priced: Priced) -> Prediction:

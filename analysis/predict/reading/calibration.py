@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +36,14 @@ LONGER = 1.25  # a quantum beyond so many times the shortest of its rank: someth
 @dataclass(frozen=True)
 class Calibration:
     """`cases`, a row per case: `region`, `seconds` of a call (a low quantile over all rounds and ranks), `flops`,
-    `nbytes`, `spread` (standard deviation of the logarithm between rounds), and every parameter, NaN if a case lacks
-    it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
-    in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
-    in the trace. `cores`: of all ranks together, None if a trace does not say. `steps`: programs that all ranks ran,
-    and the median of a step's seconds; `step_spread`: standard deviation of its logarithm between rounds, of all
-    programs together; NaN if none was run in two rounds. `undisturbed`: share of all calls before and after which a
-    quantum of work was short; a case that has such calls is timed by them alone."""
+    `nbytes`, `spread` (standard deviation of the logarithm between rounds or launches), and every parameter, NaN if a
+    case lacks it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for
+    other ranks, in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls.
+    `reductions` as in the trace. `hashes`: of the run, or of each launch. `cores`: of all ranks together, None if a
+    trace does not say. `steps`: programs that all ranks ran, and the median of a step's seconds; `step_spread`:
+    standard deviation of its logarithm between rounds or launches, of all programs; NaN if none was run in two.
+    `undisturbed`: share of all calls before and after which a quantum of work was short; a case that has such calls is
+    timed by them alone."""
 
     path: str
     size: int
@@ -51,11 +53,16 @@ class Calibration:
     spinning: float
     reductions: Mapping[str, Mapping[str, object]]
     environment: Mapping[str, object]
-    hash: str
+    hashes: tuple[str, ...]
     cores: int | None = None
     steps: tuple[tuple[Program, float], ...] = ()
     step_spread: float = float("nan")
     undisturbed: float = 1.0
+
+    @property
+    def hash(self) -> str:
+        """The hash of the run, or of those of several launches; "" for none."""
+        return hash_of(self.hashes)
 
     def of(self, *prefixes: str) -> pd.DataFrame:
         """The cases whose region begins with one of `prefixes`."""
@@ -119,12 +126,19 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         spinning,
         first.get("reductions", {}),
         first["environment"],
-        hash_of_run(path),
+        (hash_of_run(path),),
         cores_of(environments),
         tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
     )
+
+
+def hash_of(hashes: Sequence[str]) -> str:
+    """The hash of a calibration, or of the `hashes` of several (SHA-256 of their hex, hex); "" for none."""
+    if len(hashes) < 2:
+        return "".join(hashes)
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> list[str]:
