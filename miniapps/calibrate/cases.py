@@ -13,9 +13,9 @@ from miniapps.trace.writer import Tracer
 class Case:
     """A micro-benchmark. `call` runs it once, recorded as an event of the region `region`, unless `traced` says that it
     records its own event. `prepare` runs before each call, untimed: it writes the data to send, as an application does,
-    since data already in another rank's cache from the last call would arrive faster. `record`, if given, runs the
-    micro-benchmark and records its events itself, once in each round. `values` holds the parameters for
-    the trace; `flops` and `nbytes` describe a call. With `together`, all ranks begin at the same time."""
+    since data already in another rank's cache from the last call would arrive faster. With `together`, all ranks begin
+    at the same time, after `prepare` each call. `record`, if given, runs the micro-benchmark and records its events
+    itself, once in each round. `values` holds the parameters for the trace; `flops` and `nbytes` describe a call."""
 
     region: str
     call: Callable[[], object]

@@ -2,8 +2,9 @@
 
 The time of a rank alone is local work, which the trace of any run on one rank contains; the additional time of ranks
 together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
-not, so several contributions are a separate case. Contributions are written again before each call: unchanged numbers
-would still be in the caches of their receivers, and no application sends these. Beside the time, the trace states the
+not, so several contributions are a separate case. Before each call a rank works on other memory (BETWEEN) and writes
+its contributions again: else these, and the buffers of messages, would still be in caches, which no step of an
+application finds there. Beside the time, the trace states the
 work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes and between them, here and on other
 rank counts over the same number of nodes, so that the analysis, which knows no schedules, can transfer a fitted cost
 to these counts.
@@ -11,7 +12,7 @@ to these counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +35,7 @@ from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
+BETWEEN = 8  # bytes that a rank reads between two reductions, for each of the vector
 ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
 ENCODED_LENGTHS = (1, 4096, 524288)
 PLANNED = ("library", "direct", "block-tree", "direct in exact")  # reductions of plans, by guarantee
@@ -80,6 +82,7 @@ def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> li
     drawn = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
     written = drawn.astype(reduction.dtype)
     values = written.copy()
+    prepare = between(values, written)
     nodes = nodes_of(ctx.comm)
     scattered = "scattered " * (reduction.collective == "reduce-scatter")
     cases = []
@@ -114,10 +117,22 @@ def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> li
                 parameters,
                 nbytes=reducer.nbytes,
                 traced=True,
-                prepare=partial(np.copyto, values, written),
+                together=where == "together",
+                prepare=prepare,
             )
         )
     return cases
+
+
+def between(values: np.ndarray, written: np.ndarray) -> Callable[[], None]:
+    """What a rank does between two messages: reads other memory, and writes the `values` to send."""
+    other = np.ones(BETWEEN * values.nbytes, np.uint8)
+
+    def work() -> None:
+        other.max()
+        np.copyto(values, written)
+
+    return work
 
 
 def spread_over(size: int, nodes: int) -> tuple[int, ...]:
@@ -176,7 +191,8 @@ def _exchanges(ctx) -> list[Case]:
                 nbytes=messages.nbytes,
                 partners=neighbours,
                 free=messages.free,
-                prepare=partial(np.copyto, messages.outgoing, written),
+                together=True,
+                prepare=between(messages.outgoing, written),
             )
         )
     return cases

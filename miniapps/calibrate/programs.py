@@ -128,23 +128,11 @@ def _record(
     optimiser: Adam,
     weights: Sequence[np.ndarray],
 ) -> None:
-    """Run a step TURNS times, and record for each kernel and size the mean time of its calls, of those that nothing
-    disturbed, if there are any."""
+    """Run a step TURNS times, each with what follows it, and record for each kernel and size the mean time of its calls,
+    of those that nothing disturbed, if there are any."""
     clock, name = tracer.clock, tracer.name("traced")
-    rehearsal.run()
-    runs = [rehearsal.run() for _ in range(TURNS)]
-    most = max(ran.share for ran in runs)
-    for ran in runs:
-        if ran.share < most - ALIKE:  # it was interrupted
-            continue
-        by: dict[bool, dict[Work, list[float]]] = {True: defaultdict(list), False: defaultdict(list)}
-        for work, each, good in zip(works, ran.seconds.tolist(), ran.good.tolist(), strict=True):
-            by[good][work].append(each)
-        by[ran.rested][rest_of(counts_of(rehearsal.events))].append(ran.rest)
-        for good, seconds in by.items():
-            means = {work: sum(each) / len(each) for work, each in seconds.items()}
-            _write(tracer, means if good else {w: s for w, s in means.items() if w not in by[True]}, good)
     elements, calls = [array.size for array in weights], len(works)
+    gradients = [array.copy() for array in weights]
     fingerprint, finite, traced = recorded_of(elements, calls)
 
     def fingerprints(number: int) -> None:
@@ -156,17 +144,31 @@ def _record(
             tracer.event(name, clock())
 
     others: dict[Work, Callable[[int], object]] = {
-        update_of(elements): lambda number: optimiser.step(weights, 1.0, 0.0, number),
+        update_of(elements): lambda number: optimiser.step(gradients, 1.0, 0.0, number),
         fingerprint: fingerprints,
         finite: lambda number: [bool(torch.isfinite(torch.from_numpy(x)).all()) for x in weights],
         traced: events,
     }
+    rehearsal.run()
+    runs = []
     for number in range(1, TURNS + 1):
+        runs.append(rehearsal.run())
         for work, call in others.items():
             before, begin = undisturbed(), clock()
             call(number)
             taken = (clock() - begin) / 1e9
             _write(tracer, {work: taken}, before and undisturbed())
+    most = max(ran.share for ran in runs)
+    for ran in runs:
+        if ran.share < most - ALIKE:  # it was interrupted
+            continue
+        by: dict[bool, dict[Work, list[float]]] = {True: defaultdict(list), False: defaultdict(list)}
+        for work, each, good in zip(works, ran.seconds.tolist(), ran.good.tolist(), strict=True):
+            by[good][work].append(each)
+        by[ran.rested][rest_of(counts_of(rehearsal.events))].append(ran.rest)
+        for good, seconds in by.items():
+            means = {work: sum(each) / len(each) for work, each in seconds.items()}
+            _write(tracer, means if good else {w: s for w, s in means.items() if w not in by[True]}, good)
 
 
 def _write(tracer: Tracer, seconds: Mapping[Work, float], good: bool) -> None:

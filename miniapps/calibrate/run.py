@@ -108,6 +108,8 @@ def _time(ctx, case: Case, calls: int) -> None:
         if case.prepare is not None:
             at = time.thread_time()
             case.prepare()
+            if case.together:
+                ctx.comm.Barrier()
             prepared += time.thread_time() - at
         if case.traced:
             call()
