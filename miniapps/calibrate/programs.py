@@ -128,8 +128,8 @@ def _record(
     optimiser: Adam,
     weights: Sequence[np.ndarray],
 ) -> None:
-    """Run a step TURNS times, each with what follows it, and record for each kernel and size the mean time of its calls,
-    of those that nothing disturbed, if there are any."""
+    """Run a step TURNS times, each with what follows it, and record for each kernel and size the mean time of its
+    calls, of those that nothing disturbed, if there are any."""
     clock, name = tracer.clock, tracer.name("traced")
     elements, calls = [array.size for array in weights], len(works)
     gradients = [array.copy() for array in weights]

@@ -18,6 +18,7 @@ from analysis.predict.costs.machines import Machine
 from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
 from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
 from analysis.predict.plans.steps import Laid, Messages, laid_out, often
+from analysis.predict.plans.whole import FEWEST as FEWEST_STEPS
 from analysis.predict.plans.whole import UNFITTED, Whole, doubted, off, whole_of
 from analysis.predict.reading.calibration import Calibration, hash_of
 from analysis.predict.simulation.model import quantiles_of
@@ -70,7 +71,7 @@ class Prices:
         self.machine = machine or Machine()
         self._calibrations = calibrations
         self._times: dict[str, WorkTimes] = {}
-        self._wholes: dict[str, Whole] = {}
+        self._wholes: dict[tuple[str, str], Whole] = {}
 
     @property
     def measured(self) -> bool:
@@ -88,7 +89,7 @@ class Prices:
             times = self._works(calibration)
             hashes = tuple(sorted({name for each in self._calibrations for name in each.hashes}))
             messages = _Calibrated(self, size, self.machine.cores or calibration.cores)
-            fit = self._whole(calibration)
+            fit = self._whole(calibration, program.guarantee)
         else:
             assert self.machine.link is not None
             times, hashes, fit = DeviceTimes(device), (), UNFITTED
@@ -130,12 +131,15 @@ class Prices:
             self._times[calibration.path] = WorkTimes(calibration)
         return self._times[calibration.path]
 
-    def _whole(self, calibration: Calibration) -> Whole:
-        """How far off the prices of the steps are that a calibration ran with all ranks."""
-        if calibration.path not in self._wholes:
+    def _whole(self, calibration: Calibration, guarantee: str) -> Whole:
+        """How far off the prices of the steps are that a calibration ran with all ranks: of those under this
+        `guarantee`, which has kernels of its own, or of all, if these are too few to fit."""
+        about = calibration.path, guarantee
+        if about not in self._wholes:
             rows = []
             messages = _Calibrated(self, calibration.size, calibration.cores)
-            for program, seconds in calibration.steps:
+            own = [step for step in calibration.steps if step[0].guarantee == guarantee]
+            for program, seconds in own if len(own) >= FEWEST_STEPS else calibration.steps:
                 try:
                     laid = laid_out(program, self._works(calibration), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
@@ -146,8 +150,8 @@ class Prices:
                 noisy = self._noisy(laid, calibration, program.size, noise_rng, rng, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
                 rows.append(((quiet - exposed) * longer, exposed * longer, seconds))
-            self._wholes[calibration.path] = whole_of(*np.array(rows, float).reshape(-1, 3).T)
-        return self._wholes[calibration.path]
+            self._wholes[about] = whole_of(*np.array(rows, float).reshape(-1, 3).T)
+        return self._wholes[about]
 
     def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:
         """(replays,) factors of the time of all work, from run to run: as of whole steps from round to round, or as of
