@@ -189,7 +189,8 @@ class Reduction:
     @cached_property
     def cells(self) -> Cells:
         """The parts of the vector that a lossy wire encodes separately."""
-        return cells_of(math.prod(self.shape), self.tensors)
+        whole = self.coding is not None and self.coding.codec.whole
+        return cells_of(math.prod(self.shape), self.tensors, whole)
 
     def is_short(self, size: int) -> bool:
         """Whether fewer rounds with more bytes pay among `size` ranks."""

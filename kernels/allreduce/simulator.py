@@ -164,7 +164,7 @@ def simulate(
     """
     code = coding(wire)
     if code is not None:
-        cells = cells_of(math.prod(contributions[0].shape[1:]), tensors)
+        cells = cells_of(math.prod(contributions[0].shape[1:]), tensors, code.codec.whole)
         if code.hops == "once":
             return _encoded_once(contributions, code.codec, cells, accumulation)
         return _encoded_at_each_hop(name, contributions, code.codec, cells, short, context)

@@ -178,7 +178,7 @@ struct Table {
             __syncthreads();
         }
         for (int k = int(threadIdx.x); k < ENTRIES; k += THREADS) {
-            const int needed = rank_of(k + 1, ENTRIES, m);
+            const long long needed = rank_of(k + 1, ENTRIES, m);
             int bin = 0;
             for (int step = BINS / 2; step > 0; step /= 2) bin += counts[from][bin + step - 1] < needed ? step : 0;
             const auto nan = static_cast<unsigned short>(QUIET_NAN >> 16);

@@ -162,7 +162,7 @@ FPNA_POINT unsigned short entry_of(int bin, int least) {
 }
 
 // How many of m elements are at or below the percentile 99 k / entries, k = 1 ... entries.
-FPNA_POINT int rank_of(int k, int entries, int m) {
+FPNA_POINT long long rank_of(int k, int entries, long long m) {
     const int hundred = 100 * entries;
     return (99 * k * m + hundred - 1) / hundred;
 }

@@ -5,6 +5,7 @@
 #define FPNA_F16C __attribute__((target("avx,f16c")))
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -234,20 +235,24 @@ FPNA_INLINE void find_bins(const float *x, std::size_t m, int least, Bins &bins)
     for (std::size_t i = 0; i < m; ++i) bins[i] = static_cast<unsigned short>(bin_of(magnitude_of(x[i]), least));
 }
 
-// The percentiles of elements in these bins, as bfloat16.
-template <int ENTRIES>
-FPNA_INLINE void percentiles(const Bins &bins, std::size_t m, int least, unsigned short *table) {
+// Counts m elements, at most CELL, with these bins.
+FPNA_INLINE void count_bins(const Bins &bins, std::size_t m, i64 (&total)[BINS]) {
     constexpr std::size_t TURNS = 4;  // neighbours are counted apart: they are often of one bin
     unsigned short counts[TURNS][BINS] = {};
     std::size_t i = 0;
     for (; i + TURNS <= m; i += TURNS)
         for (std::size_t t = 0; t < TURNS; ++t) ++counts[t][bins[i + t]];
     for (; i < m; ++i) ++counts[0][bins[i]];
-    int total[BINS], bin = 0;
-    for (int b = 0; b < BINS; ++b) total[b] = counts[0][b] + counts[1][b] + counts[2][b] + counts[3][b];
-    int below = total[0];
+    for (int b = 0; b < BINS; ++b) total[b] += counts[0][b] + counts[1][b] + counts[2][b] + counts[3][b];
+}
+
+// The percentiles of m elements, so many of them in each bin, as bfloat16.
+template <int ENTRIES>
+FPNA_INLINE void percentiles(const i64 (&total)[BINS], std::size_t m, int least, unsigned short *table) {
+    int bin = 0;
+    i64 below = total[0];
     for (int k = 1; k <= ENTRIES; ++k) {
-        const int needed = rank_of(k, ENTRIES, int(m));
+        const i64 needed = rank_of(k, ENTRIES, static_cast<long long>(m));
         while (below < needed) below += total[++bin];
         table[k - 1] = entry_of(bin, least);
     }
@@ -321,25 +326,38 @@ FPNA_INLINE void encode_table(const float *x, std::size_t m, u8 *out) {
     unsigned short table[ENTRIES];
     float middle[ENTRIES];
     Bins bins;
-    u8 codes[CELL + SLACK] = {};
     const int largest = largest_magnitude(x, m), least = least_bin(largest);
     const bool finite = largest < INFINITE;
     if (finite) {
-        find_bins(x, m, least, bins);
-        percentiles<ENTRIES>(bins, m, least, table);
+        i64 total[BINS] = {};
+        for (std::size_t first = 0; first < m; first += CELL) {
+            const std::size_t part = std::min(m - first, CELL);
+            find_bins(x + first, part, least, bins);
+            count_bins(bins, part, total);
+        }
+        percentiles<ENTRIES>(total, m, least, table);
         for (int j = 0; j + 1 < ENTRIES; ++j)
             middle[j] = (widen(bfloat16{table[j]}) + widen(bfloat16{table[j + 1]})) * 0.5f;
-        if constexpr (BITS <= 4)
-            halve_exceeded<ENTRIES - 1>(x, m, middle, codes);
-        else if constexpr (BITS == 5)
-            count_exceeded<ENTRIES - 1>(x, m, middle, codes);
-        else
-            look_up_exceeded<ENTRIES - 1>(x, m, middle, bins, least, codes);
     } else
         for (unsigned short &entry : table) entry = QUIET_NAN >> 16;
     std::memcpy(out, table, HEAD);
-    for (std::size_t i = 0; i < m; ++i) codes[i] |= u8(bits_of_float(x[i]) >> 31 << (BITS - 1));
-    codestream::pack<BITS>(codes, m, out + HEAD);
+    out += HEAD;
+    for (std::size_t first = 0; first < m; first += CELL, x += CELL, out += BITS * CELL / 8) {
+        const std::size_t part = std::min(m - first, CELL);
+        u8 codes[CELL + SLACK] = {};
+        if (finite) {
+            if constexpr (BITS <= 4)
+                halve_exceeded<ENTRIES - 1>(x, part, middle, codes);
+            else if constexpr (BITS == 5)
+                count_exceeded<ENTRIES - 1>(x, part, middle, codes);
+            else {
+                if (m > CELL) find_bins(x, part, least, bins);  // else they are those of the first loop
+                look_up_exceeded<ENTRIES - 1>(x, part, middle, bins, least, codes);
+            }
+        }
+        for (std::size_t i = 0; i < part; ++i) codes[i] |= u8(bits_of_float(x[i]) >> 31 << (BITS - 1));
+        codestream::pack<BITS>(codes, part, out);
+    }
 }
 
 template <int BITS, typename To>
@@ -358,9 +376,13 @@ FPNA_INLINE void decode_table(const u8 *data, std::size_t m, float by, float *ou
             return Floats(Ints(magnitude) ^ (code >> (BITS - 1) << 31));
         });
     } else {
-        u8 codes[CELL + SLACK];
-        codestream::unpack<BITS>(data + HEAD, m, codes);
-        for (std::size_t i = 0; i < m; ++i) To::to(out + i, values[codes[i]]);
+        data += HEAD;
+        for (std::size_t first = 0; first < m; first += CELL, out += CELL, data += BITS * CELL / 8) {
+            const std::size_t part = std::min(m - first, CELL);
+            u8 codes[CELL + SLACK];
+            codestream::unpack<BITS>(data, part, codes);
+            for (std::size_t i = 0; i < part; ++i) To::to(out + i, values[codes[i]]);
+        }
     }
 }
 
@@ -531,10 +553,12 @@ struct Plan {
         if (!codec) throw std::invalid_argument("no codec " + name + " of " + std::to_string(n) + " bits, or blocks of so many elements");
         if (scaled == "tensor") scale = Scale::TENSOR;
         if (scaled == "match") scale = Scale::MATCH;
+        // Only a table counts elements of longer cells part by part.
+        const bool whole = name == "table" && scale == Scale::NONE;
         if (std::size_t(begins.size()) != count + 1 || starts[0] != 0)
             throw std::invalid_argument("starts are no cells");
         for (std::size_t c = 0; c < count; ++c)
-            if (starts[c + 1] <= starts[c] || (!plain[c] && starts[c + 1] - starts[c] > i64(CELL)))
+            if (starts[c + 1] <= starts[c] || (!plain[c] && !whole && starts[c + 1] - starts[c] > i64(CELL)))
                 throw std::invalid_argument("cell " + std::to_string(c) + " has no elements or more than 4096");
     }
 

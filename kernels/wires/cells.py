@@ -42,10 +42,11 @@ class Cells:
         return _cells(self.starts[first : last + 1] - self.starts[first], self.plain[first:last])
 
 
-def cells_of(n: int, tensors: Sequence[tuple[int, ...]] | None = None) -> Cells:
+def cells_of(n: int, tensors: Sequence[tuple[int, ...]] | None = None, whole: bool = False) -> Cells:
     """The cells of a vector of n float32 elements that contains tensors of these shapes one after another.
 
-    Each tensor is cut into cells of CELL elements and one cell of the rest. Tensors with one dimension or none, and
+    Each tensor is cut into cells of CELL elements and one cell of the rest; if `whole`, it is one cell. Tensors with
+    one dimension or none, and
     those with fewer than SMALL elements, are plain: biases and the like are few and sensitive (Markov et al. 2022,
     CGX). Without `tensors` the vector is one piece, and not plain. Raises ValueError for shapes that do not add up to
     n.
@@ -59,7 +60,10 @@ def cells_of(n: int, tensors: Sequence[tuple[int, ...]] | None = None) -> Cells:
         )
     plain = [tensors is not None and (len(tensors[i]) < 2 or size < SMALL) for i, size in enumerate(sizes)]
     ends = np.cumsum([0, *sizes])
-    starts = [np.arange(end - size, end, CELL) for size, end in zip(sizes, ends[1:], strict=True)]
+    starts = [
+        np.arange(end - size, end, max(size, 1) if whole else CELL)
+        for size, end in zip(sizes, ends[1:], strict=True)
+    ]
     return _cells(
         np.concatenate([*starts, ends[-1:]]).astype(np.int64),
         np.repeat(np.array(plain, bool), [len(part) for part in starts]),

@@ -9,7 +9,7 @@ import numpy as np
 from kernels import _native
 from kernels.guarantees import ChoiceError, known
 from kernels.wires import reference
-from kernels.wires.cells import Cells
+from kernels.wires.cells import CELL, Cells
 
 LOSSY = {
     "float32": "The elements themselves.",
@@ -49,6 +49,11 @@ class Codec:
     head: int
     block: int = 0
     of_block: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether a cell is a whole tensor (`cells_of`)."""
+        return "cell" in self.parameters
 
     def offsets(self, cells: Cells) -> np.ndarray:
         """The offset of each cell's bytes, and the end of the last: int64 (c + 1,)."""
@@ -100,7 +105,8 @@ class Codec:
 def codec(text: str) -> Codec:
     """The codec of a name and parameters: `fp8`, `table:n=4`, `e4m3:scale=tensor`.
 
-    `n`, of `table`: bits of an element, 1 to 8. `block`, of `int4`, `e2m1`, `e3m0`: elements with one head.
+    `n`, of `table`: bits of an element, 1 to 8. `cell=tensor`, of `table`: one table for each tensor, as published
+    (Oyama 2018); its owner has the whole tensor to add up. `block`, of `int4`, `e2m1`, `e3m0`: elements with one head.
     `rotate=on`, of these: multiplies each 32 elements by a Hadamard matrix, which spreads large ones over all, as
     SDP4Bit does for gradients (Jia et al. 2024, arXiv 2410.15526). `scale=tensor` (of casts) divides a cell by a power
     of two, chosen by its largest magnitude, to use the format's range. `scale=match` scales the decoded cell to keep
@@ -110,6 +116,7 @@ def codec(text: str) -> Codec:
     known("wire", name, LOSSY)
     takes = {
         "n": [] if name != "table" else [str(n) for n in TABLE_BITS],
+        "cell": [] if name != "table" else [str(CELL), "tensor"],
         "block": [str(n) for n in BLOCK_SIZES] if name in BLOCKS else [],
         "rotate": ["off", "on"] if name in BLOCKS else [],
         "scale": ["none"]
@@ -129,7 +136,9 @@ def codec(text: str) -> Codec:
         raise ChoiceError(
             f"wire {text!r}: give the bits of an element, {TABLE_BITS[0]} to {TABLE_BITS[-1]}: table:n=4"
         )
-    usual = {"scale": "none", "rotate": "off", "block": str(BLOCKS.get(name))}
+    if given.get("cell") == "tensor" and given.get("scale") == "match":
+        raise ChoiceError(f"wire {text!r}: scale=match is of cells of {CELL} elements; leave cell=tensor out")
+    usual = {"scale": "none", "rotate": "off", "block": str(BLOCKS.get(name)), "cell": str(CELL)}
     shown = {key: given[key] for key in takes if key in given and given[key] != usual.get(key)}
     canonical = name + ("" if not shown else ":" + ",".join(f"{key}={value}" for key, value in shown.items()))
     bits, head = _sizes(name, int(given.get("n", 0)))

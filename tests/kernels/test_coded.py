@@ -11,6 +11,7 @@ from kernels.wires import LOSSY, cells_of, codec
 
 CODECS = [f"{name}:n=3" if name == "table" else name for name in LOSSY] + [
     "table:n=1",
+    "table:n=2,cell=tensor",
     "e4m3:scale=tensor",
     "sign:scale=match",
 ]
@@ -37,7 +38,7 @@ def context_of(ordering, size):
 
 
 @pytest.mark.parametrize("ordering", SCHEDULED, ids=lambda o: o.name)
-@pytest.mark.parametrize("wire", ["fp8", "table:n=3", "sign", "int8:scale=match"])
+@pytest.mark.parametrize("wire", ["fp8", "table:n=3", "table:n=3,cell=tensor", "sign", "int8:scale=match"])
 def test_all_ranks_agree_whatever_the_ordering(ordering, wire):
     for size in (1, 2, 3, 4, 6, 7, 9):
         context = context_of(ordering, size)

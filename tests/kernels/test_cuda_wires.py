@@ -20,6 +20,7 @@ FEW = [
     "int16",
     "table:n=8",
     "table:n=3,scale=match",
+    "table:n=4,cell=tensor",
     "sign",
     "int4:block=256,rotate=on,scale=match",
     "e2m1:rotate=on",
@@ -41,7 +42,7 @@ def test_the_bits_are_those_of_the_definition(text):
         ("finite bits", sum(int(np.prod(shape)) for shape in SHAPES), SHAPES),
         ("normal", 0, None),
     ]:
-        x, cells = numbers(kind, n), cells_of(n, shapes)
+        x, cells = numbers(kind, n), cells_of(n, shapes, codec(text).whole)
         planned = cuda.Planned(codec(text), cells)
         data, out, into = (
             cupy.empty(planned.nbytes, cupy.uint8),

@@ -21,6 +21,7 @@ from .wire_cases import (
     SCALED,
     SHAPES,
     TABLES,
+    WHOLE,
     decoded,
     encoded,
     numbers,
@@ -121,6 +122,20 @@ def test_cpp_has_the_bits_of_the_definition(text, kind):
         codec(text).decode_add(data, cells, total)
         with np.errstate(all="ignore"):
             assert same(total, numbers("wide", n) + back)
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_a_tensor_as_one_cell_has_one_table(text):
+    shapes = [(2, 3 * 4096 + 17), (100,), (3, 5), (1, 70_001)]  # more than 65,535 of one magnitude, too
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    for kind in ("normal", "few", "edges"):
+        x = np.concatenate([numbers(kind, sum(sizes[:3])), numbers("few", 1).repeat(sizes[3])])
+        cells = cells_of(len(x), shapes, whole=True)
+        assert cells.starts.tolist() == np.cumsum([0, *sizes]).tolist()
+        expected, back = defined(text, x, cells)
+        data = encoded(text, x, cells)
+        assert data.tobytes() == expected and len(data) == codec(text).nbytes(cells)
+        assert same(decoded(text, data, cells), back)
 
 
 @every
@@ -410,6 +425,8 @@ def test_texts_are_canonical_and_sizes_are_as_stated(text):
 
 def test_parameters_in_any_order_and_defaults_have_one_text():
     assert codec("table:scale=match,n=4").text == "table:n=4,scale=match"
+    assert codec("table:cell=tensor,n=4").text == "table:n=4,cell=tensor"
+    assert codec("table:cell=4096,n=4") == codec("table:n=4")
     assert codec("fp8:scale=none").text == "fp8" and codec("fp8:scale=none") == codec("fp8")
     assert set(wires.LOSSY).isdisjoint(wires.SUMMARIES)
 
@@ -423,7 +440,10 @@ def test_parameters_in_any_order_and_defaults_have_one_text():
         ("table:n=0", "1, 2, 3, 4, 5, 6, 7, 8"),
         ("table:n=9", "1, 2, 3, 4, 5, 6, 7, 8"),
         ("table:n=04", "not '04'"),
-        ("table:m=4", "it has n and scale"),
+        ("table:m=4", "it has n and cell and scale"),
+        ("table:n=4,cell=8", "choose one of 4096, tensor"),
+        ("table:n=4,cell=tensor,scale=match", "leave cell=tensor out"),
+        ("fp8:cell=tensor", "it has scale"),
         ("fp8:n=4", "it has scale"),
         ("fp8:", "'' is not a parameter"),
         ("fp8:scale", "none, tensor, match"),

@@ -14,7 +14,8 @@ MATCHED = [f"{name}:scale=match" for name in PLAIN_NAMES if name != "float32"]
 MATCHED += ["table:n=1,scale=match", "table:n=4,scale=match"]
 BLOCKED = [f"{name}:rotate=on" for name in reference.BLOCKED]
 BLOCKED += ["int4:block=32", "int4:block=256,rotate=on,scale=match", "e2m1:block=1024"]
-ALL = [*PLAIN_NAMES, *TABLES, *SCALED, *MATCHED, *BLOCKED]
+WHOLE = [f"{table},cell=tensor" for table in TABLES]
+ALL = [*PLAIN_NAMES, *TABLES, *SCALED, *MATCHED, *BLOCKED, *WHOLE]
 SHAPES = [(50, 100), (100,), (3, 5), (), (1, SMALL), (0, 3), (64, 64, 2)]
 # Zeros, infinities, and what lies at ends of ranges and between two codes.
 EDGES = np.array(

@@ -76,13 +76,17 @@ def carried(wire: str, x: np.ndarray) -> np.ndarray:
     """A tensor, float32, after encoding and decoding on a wire, without feedback."""
     if (used := coding(wire)) is None:
         return x
-    return used.codec.over(x.reshape(-1), cells_of(x.size, (x.shape,))).reshape(x.shape)
+    return used.codec.over(x.reshape(-1), cells_of(x.size, (x.shape,), used.codec.whole)).reshape(x.shape)
 
 
 def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:
     """The bytes of a float32 tensor on a wire."""
     used = coding(wire)
-    return ITEM * prod(shape) if used is None else used.codec.nbytes(cells_of(prod(shape), (shape,)))
+    return (
+        ITEM * prod(shape)
+        if used is None
+        else used.codec.nbytes(cells_of(prod(shape), (shape,), used.codec.whole))
+    )
 
 
 class Exchange:

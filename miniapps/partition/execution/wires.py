@@ -97,6 +97,8 @@ def require_wire(wire: str, level: str) -> None:
         raise ChoiceError(
             f"--wire {wire}: gradients over a mesh travel as is or over a lossy wire, such as fp8"
         )
+    if found.codec.whole:
+        raise ChoiceError(f"--wire {wire}: ranks of a mesh have parts of tensors; leave cell=tensor out")
     if level == "exact":
         raise ChoiceError(
             f"--wire {wire}: no total over a lossy wire is exact; choose --guarantee layout, or no wire"

@@ -24,6 +24,7 @@ WIRES = [
     "fp8",
     "e4m3:scale=tensor",
     "table:n=4",
+    "table:n=2,cell=tensor",
     "sign",
     "int8:scale=match",
     "int4:rotate=on",
