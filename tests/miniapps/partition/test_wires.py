@@ -126,6 +126,7 @@ def test_the_bits_are_those_of_the_wire_by_hand(wire):
     [
         ("packed", "layout", "over a lossy wire"),
         ("fp8:hops=every", "layout", "leave hops=every out"),
+        ("table:n=4,cell=tensor", "run", "leave cell=tensor out"),
         ("fp8", "exact", "no total over a lossy wire is exact"),
         ("fp9", "none", "fp9"),
     ],
