@@ -11,6 +11,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.errors import Unreachable
+from analysis.predict.costs.kernel_times import KernelTimes
 from analysis.predict.costs.machines import Tiles, machine_of, read_machine
 from analysis.predict.plans.devices import allreduce, divided
 from analysis.predict.plans.kernels import FEWEST, KERNEL, WorkTimes, readable
@@ -512,3 +513,19 @@ def test_the_command_prices_compares_and_appends(tmp_path, capsys):
 def test_a_plan_of_no_application_is_in_no_ledger(known):
     with pytest.raises(Unreachable, match="belongs to no run"):
         prediction_of(Prices([known]).of(program([elements(1000)], [((0, 1),)])))
+
+
+def test_products_whose_dims_fill_whole_vectors_are_not_priced_as_their_neighbours():
+    """Where a kernel pads dims to 16 elements, 64 columns take as long as 49, and 65 as long as 80."""
+
+    def seconds(*dims):
+        return 1e-10 * np.prod([16 * -(-n // 16) for n in dims])
+
+    shapes = [
+        (rows, depth, 17 + 11 * k) for k, (rows, depth) in enumerate(product((32, 100, 300), (20, 60, 200)))
+    ]
+    wanted = [(90, 50, columns) for columns in (49, 64, 65, 80)]
+    flops = [[2 * a * b * c for a, b, c in each] for each in (shapes, wanted)]
+    model = KernelTimes(shapes, flops[0], [1] * len(shapes), [seconds(*shape) for shape in shapes], "mm")
+    found, *_ = model.seconds(wanted, flops[1], [1] * len(wanted))
+    assert found == pytest.approx([seconds(*shape) for shape in wanted], rel=0.05)

@@ -10,7 +10,8 @@ the measured ones are marked as extrapolated.
 torch's convolution has several kernels, and the shape selects one (`use_mkldnn` in ATen's Convolution.cpp). A single
 image of up to 20,480 numbers with a window of up to 3 runs in torch's own loop, all others in oneDNN. oneDNN has a
 separate kernel for windows of 1, and pads channels to the length of vectors. So these flags are inputs of the process.
-The padded operations, and the overhead of a oneDNN call with a larger window, are terms of the sum (`TERMS`).
+The padded operations, and the overhead of a oneDNN call with a larger window, are terms of the sum (`TERMS`). Products
+work on tiles of whole vectors, so operations on padded rows, depth and columns are terms of theirs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scipy.optimize import linprog, minimize, nnls
 
 ALONE, SMALL_WINDOW = 20_480, 3  # largest image (numbers) and window that torch computes itself
 VECTORS = (8, 16)  # channels that oneDNN pads to: of the input, of the output
+TILES = (8, 16)  # elements of a vector of float32, or of float64, to which products pad
 
 
 def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,18 +42,29 @@ def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+def product(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((n, 0), (n, terms)) of products of `shapes` (n, 3: rows, depth and columns; maybe more, of which there are so
+    many products): the operations on dims padded to TILES."""
+    many = 2.0 * shapes[:, 3:].prod(axis=1)
+    terms = [many * (np.ceil(shapes[:, :3] / each) * each).prod(axis=1) for each in TILES]
+    return np.zeros((len(shapes), 0)), np.column_stack(terms)
+
+
 def _padded(n: np.ndarray) -> np.ndarray:
     return np.ceil(n / VECTORS[0]) * VECTORS[0]
 
 
-TERMS: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {"conv.torch": torch_conv}
-"""Further inputs and terms of a kernel's time, by region of the calibration."""
+TERMS: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
+    "conv.torch": torch_conv,
+    "mm": product,
+}
+"""Further inputs and terms of a kernel's time, by region of the calibration, or by operation of a plan."""
 
 
 class KernelTimes:
     """Seconds of a kernel of any shape, from measured shapes.
 
-    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: the calibration's region, a key of TERMS
+    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: a key of TERMS
     if the kernel has further terms. Raises ValueError for fewer than 3 shapes."""
 
     def __init__(self, shapes, flops, nbytes, seconds, region: str = ""):

@@ -130,8 +130,13 @@ class WorkTimes:
         if key not in self._models:
             rows = _spread_out(measured, MOST)
             with threadpool_limits(1):  # small systems: threads would wait for each other
+                operation = key.removeprefix(KERNEL).partition(" ")[0]
                 self._models[key] = KernelTimes(
-                    np.array(rows["dims"].tolist(), float), rows["flops"], rows["nbytes"], rows["seconds"]
+                    np.array(rows["dims"].tolist(), float),
+                    rows["flops"],
+                    rows["nbytes"],
+                    rows["seconds"],
+                    operation,
                 )
         shapes = np.array([work.dims for work in wanted], float)
         found[new], errors[new], outside = self._models[key].seconds(
