@@ -19,7 +19,7 @@ from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.operations import SUM, Operation
 from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule
 from kernels.allreduce.schedules.in_order import in_order
-from kernels.wires.cells import Cells, cells_of
+from kernels.wires.cells import Cells
 from kernels.wires.codecs import Codec
 
 Values = list[Any]  # of one vector, by chunk
@@ -164,7 +164,7 @@ def simulate(
     """
     code = coding(wire)
     if code is not None:
-        cells = cells_of(math.prod(contributions[0].shape[1:]), tensors, code.codec.whole)
+        cells = code.codec.cells(math.prod(contributions[0].shape[1:]), tensors)
         if code.hops == "once":
             return _encoded_once(contributions, code.codec, cells, accumulation)
         return _encoded_at_each_hop(name, contributions, code.codec, cells, short, context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from kernels import _native
 from kernels.guarantees import ChoiceError, known
 from kernels.wires import reference
-from kernels.wires.cells import CELL, Cells
+from kernels.wires.cells import CELL, Cells, cells_of
 
 LOSSY = {
     "float32": "The elements themselves.",
@@ -54,6 +55,10 @@ class Codec:
     def whole(self) -> bool:
         """Whether a cell is a whole tensor (`cells_of`)."""
         return "cell" in self.parameters
+
+    def cells(self, n: int, tensors: Sequence[tuple[int, ...]] | None = None) -> Cells:
+        """The cells of a vector of n elements with these tensors, as `cells_of`."""
+        return cells_of(n, tensors, self.whole)
 
     def offsets(self, cells: Cells) -> np.ndarray:
         """The offset of each cell's bytes, and the end of the last: int64 (c + 1,)."""

@@ -2,9 +2,9 @@
 
 The time of a rank alone is local work, which the trace of any run on one rank contains; the additional time of ranks
 together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
-not, so several contributions are a separate case. Before each call a rank works on other memory (BETWEEN) and writes
-its contributions again: else these, and the buffers of messages, would still be in caches, which no step of an
-application finds there. Beside the time, the trace states the
+not, so several contributions are a separate case. Before each call a rank reads other memory (BETWEEN) and writes its
+contributions again, as in a step of training. Else contributions and buffers of messages would still be in caches.
+Beside the time, the trace states the
 work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes and between them, here and on other
 rank counts over the same number of nodes, so that the analysis, which knows no schedules, can transfer a fitted cost
 to these counts.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from mpi4py import MPI
@@ -82,7 +82,7 @@ def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> li
     drawn = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
     written = drawn.astype(reduction.dtype)
     values = written.copy()
-    prepare = between(values, written)
+    prepare = between(values, written, n * reduction.dtype.itemsize)
     nodes = nodes_of(ctx.comm)
     scattered = "scattered " * (reduction.collective == "reduce-scatter")
     cases = []
@@ -124,9 +124,16 @@ def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> li
     return cases
 
 
-def between(values: np.ndarray, written: np.ndarray) -> Callable[[], None]:
-    """What a rank does between two messages: reads other memory, and writes the `values` to send."""
-    other = np.ones(BETWEEN * values.nbytes, np.uint8)
+@cache
+def other_memory(nbytes: int) -> np.ndarray:
+    """Memory that is read between messages, one array for all cases of a length."""
+    return np.ones(nbytes, np.uint8)
+
+
+def between(values: np.ndarray, written: np.ndarray, nbytes: int) -> Callable[[], None]:
+    """What a rank does between two messages of a vector of `nbytes`: reads other memory, and writes the `values` to
+    send."""
+    other = other_memory(BETWEEN * nbytes)
 
     def work() -> None:
         other.max()
@@ -192,7 +199,7 @@ def _exchanges(ctx) -> list[Case]:
                 partners=neighbours,
                 free=messages.free,
                 together=True,
-                prepare=between(messages.outgoing, written),
+                prepare=between(messages.outgoing, written, messages.outgoing.nbytes),
             )
         )
     return cases

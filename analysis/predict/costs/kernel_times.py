@@ -24,7 +24,7 @@ from scipy.optimize import linprog, minimize, nnls
 
 ALONE, SMALL_WINDOW = 20_480, 3  # largest image (numbers) and window that torch computes itself
 VECTORS = (8, 16)  # channels that oneDNN pads to: of the input, of the output
-TILES = (8, 16)  # elements of a vector of float32, or of float64, to which products pad
+TILES = (8, 16)  # float32 elements in a vector of AVX2 and of AVX-512
 
 
 def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,8 +43,8 @@ def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def product(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """((n, 0), (n, terms)) of products of `shapes` (n, 3: rows, depth and columns; maybe more, of which there are so
-    many products): the operations on dims padded to TILES."""
+    """((n, 0), (n, terms)) of matrix products: their operations with rows, depth and columns padded to TILES. `shapes`
+    (n, 3 or more): rows, depth, columns; any further dims count products of this size."""
     many = 2.0 * shapes[:, 3:].prod(axis=1)
     terms = [many * (np.ceil(shapes[:, :3] / each) * each).prod(axis=1) for each in TILES]
     return np.zeros((len(shapes), 0)), np.column_stack(terms)
@@ -64,8 +64,8 @@ TERMS: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
 class KernelTimes:
     """Seconds of a kernel of any shape, from measured shapes.
 
-    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: a key of TERMS
-    if the kernel has further terms. Raises ValueError for fewer than 3 shapes."""
+    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: a key of TERMS if the kernel
+    has further terms. Raises ValueError for fewer than 3 shapes."""
 
     def __init__(self, shapes, flops, nbytes, seconds, region: str = ""):
         if len(shapes) < 3:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernels.allreduce.coding import coding
-from kernels.wires import PLAIN, cells_of
+from kernels.wires import PLAIN
 
 ITEM = 4  # bytes of a float32
 # The errors that feedback keeps, float32: {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}
@@ -76,17 +76,14 @@ def carried(wire: str, x: np.ndarray) -> np.ndarray:
     """A tensor, float32, after encoding and decoding on a wire, without feedback."""
     if (used := coding(wire)) is None:
         return x
-    return used.codec.over(x.reshape(-1), cells_of(x.size, (x.shape,), used.codec.whole)).reshape(x.shape)
+    return used.codec.over(x.reshape(-1), used.codec.cells(x.size, (x.shape,))).reshape(x.shape)
 
 
 def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:
     """The bytes of a float32 tensor on a wire."""
     used = coding(wire)
-    return (
-        ITEM * prod(shape)
-        if used is None
-        else used.codec.nbytes(cells_of(prod(shape), (shape,), used.codec.whole))
-    )
+    n = prod(shape)
+    return ITEM * n if used is None else used.codec.nbytes(used.codec.cells(n, (shape,)))
 
 
 class Exchange:
