@@ -25,8 +25,13 @@ from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
 LIBRARY, PLAIN = "MPI library", "direct"
-WIRES = ("float16", "fp8", "table:n=4", "table:n=2", "sign")
-ORDERINGS = (PLAIN, *(f"{PLAIN} over {wire}" for wire in WIRES), f"{PLAIN} in exact over fp8")
+WIRES = ("float16", "fp8", "table:n=4", "table:n=2", "sign", "int8", "int4:rotate=on")
+LEVELS = "int4:rotate=on,inner=int8,group=2"  # a group is a node
+ORDERINGS = (
+    PLAIN,
+    *(f"{PLAIN} over {wire}" for wire in (*WIRES, LEVELS)),
+    *(f"{PLAIN} in exact over {wire}" for wire in ("fp8", LEVELS)),
+)
 LIMITS = {("fp8", PLAIN): 0.7, ("fp8", LIBRARY): 0.45, ("sign", PLAIN): 0.35}
 RATES = {"200mbit": 200e6, "1gbit": 1e9}
 PAYLOAD = 0.95  # of a link's rate, without headers

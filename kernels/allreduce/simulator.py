@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels import wires
 from kernels.allreduce import accumulate, catalog
-from kernels.allreduce.coding import coding
+from kernels.allreduce.coding import Coding, coding
 from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.operations import SUM, Operation
 from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule
@@ -166,7 +166,7 @@ def simulate(
     if code is not None:
         cells = code.codec.cells(math.prod(contributions[0].shape[1:]), tensors)
         if code.hops == "once":
-            return _encoded_once(contributions, code.codec, cells, accumulation)
+            return _encoded_once(contributions, code, cells, accumulation, context.get("owners"))
         return _encoded_at_each_hop(name, contributions, code.codec, cells, short, context)
     ordering, size = catalog.get(name), len(contributions)
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
@@ -194,9 +194,15 @@ def simulate(
 
 
 def _encoded_once(
-    contributions: Sequence[np.ndarray], codec: Codec, cells: Cells, accumulation: str
+    contributions: Sequence[np.ndarray],
+    code: Coding,
+    cells: Cells,
+    accumulation: str,
+    owners: Sequence[int] | None,
 ) -> list[np.ndarray]:
-    """The totals of `direct` if contributions and total are encoded once."""
+    """The totals of `direct` if contributions and total are encoded once, and between them the sums of groups, if the
+    wire has groups. `owners`: the rank of each contribution that is numbered as its block; None: those of rank 0 first.
+    """
     shape = contributions[0].shape[1:]
     rows = [x.reshape(len(x), cells.n) for x in contributions]
     held = accumulate.get(accumulation, np.dtype(np.float32))
@@ -209,11 +215,19 @@ def _encoded_once(
             accumulate.settle(total, x)
         return total
 
+    def over(codec: Codec, x: np.ndarray) -> np.ndarray:
+        return np.array([codec.over(each, cells) for each in x], np.float32).reshape(x.shape)
+
     if not accumulate.order_free(accumulation):
         rows = [added(x)[np.newaxis] for x in rows]
     everything = np.concatenate(rows)
-    decoded = np.array([codec.over(x, cells) for x in everything], np.float32).reshape(everything.shape)
-    total = codec.over(added(decoded), cells).reshape(shape)
+    if code.inner is not None:
+        if owners is not None and accumulate.order_free(accumulation):
+            everything = everything[np.argsort(np.argsort(owners, kind="stable"))]
+        decoded = over(code.inner, everything)
+        groups = [decoded[k : k + code.group] for k in range(0, len(decoded), code.group)]
+        everything = np.array([added(each) for each in groups], np.float32).reshape(len(groups), cells.n)
+    total = code.codec.over(added(over(code.codec, everything)), cells).reshape(shape)
     return [total.copy() for _ in contributions]
 
 

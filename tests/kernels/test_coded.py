@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kernels.allreduce import Reduction, coding, orderings
+from kernels.allreduce.levels import Levels
 from kernels.allreduce.reduction import labels
 from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
@@ -94,8 +95,87 @@ def test_once_is_what_its_definition_says():
     )
 
 
+TWO_LEVELS = ("int4:rotate=on,inner=int8,group=4", "e3m0:inner=fp8,group=3", "table:n=4,inner=int8,group=1")
+
+
+def test_two_levels_are_what_their_definition_says():
+    contributions, cells = normal(2, 5, 1, N), cells_of(N, TENSORS)
+    inner, outer = codec("int8"), codec("int4:rotate=on")
+    a, b, c, d, e = (inner.over(x[0], cells) for x in contributions)
+    groups = [outer.over(x, cells) for x in ((a + b), (c + d), e)]
+    expected = outer.over((groups[0] + groups[1]) + groups[2], cells)
+    (total, *_) = simulate("direct", contributions, wire="int4:rotate=on,inner=int8,group=2", tensors=TENSORS)
+    assert total.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("wire", TWO_LEVELS)
+def test_groups_follow_the_numbers_of_blocks_and_not_their_owners(wire):
+    blocks = normal(1, 8, N) * np.float32(10.0) ** np.arange(-4, 4, dtype=np.float32)[:, None]
+    totals = set()
+    for owners in ([0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], [3, 1, 0, 3, 2, 1, 0, 0], [5, 5, 5, 5, 1, 1, 1, 1]):
+        own = [[block for block, owner in enumerate(owners) if owner == rank] for rank in range(6)]
+        found = simulate(
+            "direct", [blocks[own_] for own_ in own], accumulation="exact", wire=wire, tensors=TENSORS,
+            owners=owners,
+        )  # fmt: skip
+        totals |= {total.tobytes() for total in found}
+    assert len(totals) == 1
+
+
+@pytest.mark.parametrize(
+    "owners", [[0, 0, 1, 1, 2, 2, 3, 3], [3, 1, 0, 3, 2, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1], [0]]
+)
+@pytest.mark.parametrize("group", [1, 2, 3, 8])
+@pytest.mark.parametrize("cells", [0, 1, 7, 100])
+def test_over_two_levels_every_cell_is_added_once_and_comes_to_all(owners, group, cells):
+    size = 5
+    own = [[block for block, owner in enumerate(owners) if owner == rank] for rank in range(size)]
+    levels = Levels(own, group, cells)
+    ranks = range(size)
+    for block in range(len(owners)):
+        covered = [
+            cell
+            for q in ranks
+            for of, number, at in levels.inside(owners[block], q)
+            if number == block
+            for cell in range(*at)
+        ]
+        assert sorted(covered) == list(range(cells))
+    for of in levels.groups:
+        covered = [
+            cell
+            for a in ranks
+            for b in ranks
+            for group_, at in levels.across(a, b)
+            if group_ == of
+            for cell in range(*at)
+        ]
+        assert sorted(covered) == list(range(cells))
+    for rank in ranks:
+        came = {cell for q in ranks for cell in range(*levels.back(q, rank))}
+        assert came == set(range(*levels.passed_on(rank)))
+        came |= {cell for q in ranks if q != rank for cell in range(*levels.onward(q, rank))}
+        assert came == set(range(cells))
+
+
+def test_two_levels_send_the_sum_of_a_node_once_to_other_nodes():
+    n, size, of_node = 4096 * 64, 8, 4
+    cells = cells_of(n)
+
+    def leaving(wire, of):
+        code = coding.coding(wire)
+        pairs = coding.sent(code, cells, Reduction("direct", n, "float32").schedule(size))
+        return sum(b for (q, r), b in pairs.items() if q // of_node != r // of_node) / (size // of_node) / of
+
+    whole = codec("int4").nbytes(cells)
+    # Half of the sum of a node there, and half of the total back; without groups, of each rank.
+    assert leaving("int4:inner=int8,group=4", whole) == pytest.approx(1.0)
+    assert leaving("int4", whole) == pytest.approx(of_node)
+
+
 def test_labels_come_back():
     for label in (
+        "direct in exact over int4:rotate=on,inner=int8,group=4",
         "direct in exact over table:n=4,scale=match,feedback=on",
         "direct over sign:feedback=on",
         "ring over fp8:hops=every",
@@ -112,6 +192,8 @@ def test_what_is_promised():
         ("direct in exact over fp8", "layout"),
         ("ring over fp8:hops=every", "run"),
         ("block-tree over sign:hops=every", "layout"),
+        ("direct in exact over int4:inner=int8,group=4", "layout"),
+        ("direct over int4:inner=int8,group=4", "run"),
     ):
         assert Reduction.named(label, N, "float32").guarantee == guarantee, label
 
@@ -131,6 +213,17 @@ def test_what_is_promised():
         ("direct over table:n=0", "not '0'"),
         ("direct over sign:n=2", "not a parameter of sign"),
         ("direct over packed:hops=once", "has no parameters"),
+        ("direct over int4:inner=int8", "both inner=CODEC and group=N"),
+        ("direct over int4:group=4", "both inner=CODEC and group=N"),
+        ("direct over int4:inner=table,group=4", "inner of wire"),
+        ("direct over int4:inner=int9,group=4", "int9"),
+        ("direct over int4:inner=int8,group=0", "from 1 on"),
+        ("direct over int4:inner=int8,group=-1", "from 1 on"),
+        ("direct over int4:inner=int8,group=two", "from 1 on"),
+        ("direct over int4:inner=int8,group=4,feedback=on", "no place for the errors"),
+        ("ring over int4:inner=int8,group=4,hops=every", "not of groups"),
+        ("ring over int4:inner=int8,group=4", "choose ordering direct"),
+        ("direct over table:n=4,cell=tensor,inner=int8,group=4", "of tables alone"),
     ],
 )
 def test_what_does_not_go_together_is_refused(label, message):

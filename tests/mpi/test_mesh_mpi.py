@@ -211,8 +211,9 @@ def test_dropped_tokens_are_counted_in_the_trace_on_every_mesh(tmp_path):
     assert all(0 < a < 32 and 0 < b <= 32 for a, b in zip(first, second, strict=True)) and sum(skipped) >= 0
 
 
-def test_a_lossy_wire_has_one_hash_on_every_mesh(tmp_path, whole):
-    wire = ["--wire", "int8"]
+@pytest.mark.parametrize("name", ["int8", "int4:inner=int8,group=3"])
+def test_a_lossy_wire_has_one_hash_on_every_mesh(tmp_path, whole, name):
+    wire = ["--wire", name]
     alone = training(1, *GPT, *wire, out=tmp_path / "1")
     assert alone != whole[0]
     for n, *more in (
@@ -223,7 +224,7 @@ def test_a_lossy_wire_has_one_hash_on_every_mesh(tmp_path, whole):
         assert training(n, *GPT, *wire, *more, out=tmp_path / str(n)) == alone
     (trace,) = read_run(tmp_path / "3", ranks=[0])
     wires = {facts["wire"] for facts in trace.attributes["reductions"].values()}
-    assert wires == {"int8", "as is"}  # the count of targets travels as it is
+    assert wires == {name, "as is"}  # the count of targets travels as it is
 
 
 def test_utilisation_is_recorded_by_step(whole):

@@ -119,7 +119,12 @@ def test_without_a_guarantee_the_number_of_ranks_shows(tmp_path):
     assert len(prints) == 3
 
 
-WIRES = {"fp8": (3,), "table:n=4,feedback=on": (2,), "int4:rotate=on": (4,)}  # on so many ranks
+WIRES = {  # on so many ranks
+    "fp8": (3,),
+    "table:n=4,feedback=on": (2,),
+    "int4:rotate=on": (4,),
+    "int4:rotate=on,inner=int8,group=2": (3,),
+}
 MORE_WIRES = (
     "float16",
     "bfloat16",

@@ -147,6 +147,23 @@ class CodedReducer(Reducer):
         self._held.store(words, total)
         return total
 
+    def _add(self, decoded: np.ndarray, divisor: int, total: np.ndarray) -> None:
+        """Writes the sum of decoded contributions (k, n), from the first to the last, in the accumulation, divided by
+        `divisor`, to `total` (n,)."""
+        if self._held.name == "exact" and len(decoded):
+            if divisor == 1:
+                _native.exact_sum(list(decoded), total)
+            else:
+                _native.exact_mean(list(decoded), divisor, total)
+            return
+        if divisor != 1:  # in float64, whatever the accumulation: no sum of float32 is too large
+            with np.errstate(all="ignore"):
+                np.copyto(total, np.add.reduce(decoded, 0, np.float64) / divisor, "same_kind")
+            return
+        words = np.empty(total.size * self._held.width, self._held.travels)
+        self._held.load(decoded, words)
+        self._held.store(words, total)
+
     def _replace(self, x: np.ndarray, cells: Cells, data: np.ndarray) -> None:
         """Writes the encoded `x` to `data`, and replaces `x` by its decoded value."""
         self._codec.encode(x, cells, data)
@@ -222,7 +239,8 @@ class OnceReducer(CodedReducer):
                 yield [self._receives[q]]
             self._take(self._came[q], first, mine, total)
             first += len(self._came[q])
-        self._add(total)
+        if not self._adds_as_it_decodes:
+            self._add(self._decoded, self._divisor, total)
         self._encode_total(total, self._slices[rank], mine, self._bytes[rank])
         self._calls.start(self._spreads)
         for q, request in self._gathers.items():
@@ -237,24 +255,6 @@ class OnceReducer(CodedReducer):
                 self._codec.decode(data, cells, self._decoded[i])
             else:
                 self._codec.decode_add(data, cells, total)
-
-    def _add(self, total: np.ndarray) -> None:
-        """Adds the decoded contributions, in the order of the ranks, in the accumulation."""
-        if self._adds_as_it_decodes:
-            return
-        if self._held.name == "exact" and self._sources:
-            if self._divisor == 1:
-                _native.exact_sum(list(self._decoded), total)
-            else:
-                _native.exact_mean(list(self._decoded), self._divisor, total)
-            return
-        if self._divisor != 1:  # in float64, whatever the accumulation: no sum of float32 is too large
-            with np.errstate(all="ignore"):
-                np.copyto(total, np.add.reduce(self._decoded, 0, np.float64) / self._divisor, "same_kind")
-            return
-        words = np.empty(total.size * self._held.width, self._held.travels)
-        self._held.load(self._decoded, words)
-        self._held.store(words, total)
 
 
 class WordsReducer(CodedReducer):

@@ -19,6 +19,7 @@ from kernels.allreduce.execution.library import LibraryReducer
 from kernels.allreduce.execution.order_free import ExactReducer
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
+from kernels.allreduce.execution.two_level import TwoLevelReducer
 from kernels.allreduce.links import read_packing
 from kernels.allreduce.packing import Packing
 from kernels.allreduce.reduction import Reduction
@@ -77,6 +78,11 @@ def _coded(
     if coding.hops == "every":
         return HopReducer(comm, reduction, name, schedule)
     apart = order_free(reduction.accumulation)
+    if coding.inner is not None:
+        listed = comm.allgather(sorted(map(int, blocks)) if apart and blocks is not None else [comm.rank])
+        if apart and blocks is not None:
+            owners_of(listed)  # raises unless each has one owner
+        return TwoLevelReducer(comm, reduction, name, listed, apart)
     counts = comm.allgather(len(blocks) if apart and blocks is not None else 1)
     if apart and max(counts) * coding.codec.bits > CHEAPEST_BITS:
         return WordsReducer(comm, reduction, name, counts, True, plan)

@@ -85,6 +85,8 @@ def encoded(wire: str, n: int, contributions: int) -> int:
     found = coding(wire)
     if found is None:
         return 0
+    if found.inner is not None:  # to members of groups, as sums of groups, and back
+        return round(n * (contributions * found.inner.bits + 2 * found.codec.bits) / 2 / 8)
     times = (contributions + 1) / 2 if found.hops == "once" else 1
     return round(times * n * found.codec.bits / 8)
 

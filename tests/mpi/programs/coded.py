@@ -13,7 +13,7 @@ from kernels.allreduce import Reduction, orderings, plan
 from kernels.allreduce.execution.coded import WordsReducer
 from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
-from kernels.wires import cells_of, codec
+from kernels.wires import cells_of
 
 RANK, SIZE = COMM.rank, COMM.size
 TENSORS = [(40, 130), (70,), (3, 4, 300), (5,), (9000, 1)]
@@ -29,6 +29,8 @@ WIRES = [
     "int8:scale=match",
     "int4:rotate=on",
     "e3m0",
+    "int4:rotate=on,inner=int8,group=2",
+    "e2m1:inner=e4m3,group=3",
 ]
 
 
@@ -125,7 +127,8 @@ def blocks_of_any_owner_give_one_total():
         for shuffle in (1, 3):
             blocks = owned(shuffle)
             with plan(COMM, reduction, blocks=blocks) as reducer:
-                many = max(COMM.allgather(len(blocks))) * codec(wire).bits > 64
+                used = reduction.coding
+                many = used.inner is None and max(COMM.allgather(len(blocks))) * used.codec.bits > 64
                 if (type(reducer) is WordsReducer) != many:
                     yield f"{reduction.label}: {type(reducer).__name__} for {len(blocks)} blocks"
                 if reducer(everything[blocks]).tobytes() != expected.tobytes():
@@ -138,6 +141,35 @@ def blocks_of_any_owner_give_one_total():
                     reducer.add(block, everything[block])
                 if reducer.finish().tobytes() != expected.tobytes():
                     yield f"{reduction.label}, added: other bits than one rank's"
+
+
+@section
+def two_levels_with_ranks_that_have_nothing_or_several_groups():
+    everything = normal(11, 7, N)
+    for group in (1, 2, 5, 7, 9):
+        wire = f"int4:inner=int8,group={group}"
+        (expected, *_) = simulate("direct", [everything], accumulation="exact", wire=wire, tensors=TENSORS)
+        for owners in ([0] * 7, [SIZE - 1] * 7, [block // 3 % SIZE for block in range(7)]):
+            blocks = [block for block, owner in enumerate(owners) if owner == RANK]
+            with plan(COMM, described(f"direct in exact over {wire}"), blocks=blocks) as reducer:
+                for _ in range(2):
+                    if reducer(everything[blocks]).tobytes() != expected.tobytes():
+                        yield f"{wire}, blocks {blocks}: other bits than one rank's"
+    twice = [0, 1] if SIZE > 1 else [0, 0]
+    reduction = described("direct in exact over int4:inner=int8,group=2")
+    yield from told("each on one rank", raised(ValueError, lambda: plan(COMM, reduction, blocks=twice)))
+
+
+@section
+def two_levels_divide_the_total_before_it_is_encoded():
+    contributions = [normal(rank, 1, N) for rank in range(SIZE)]
+    for accumulation in ("working", "exact"):
+        plain = f"direct in {accumulation} over float32:inner=int8,group=2"
+        expected = simulated(described(plain), contributions).astype(np.float64) / 3
+        made = Reduction.named(plain, N, "float32", tensors=tuple(TENSORS), divisor=3)
+        with plan(COMM, made) as reducer:
+            if not np.allclose(reducer(contributions[RANK]), expected, rtol=1e-6, atol=1e-6):
+                yield f"{made.label}: not a third of the sum"
 
 
 @section
@@ -201,7 +233,7 @@ def an_odd_number_of_blocks_is_refused():
 @section
 def nothing_and_little():
     for n in (0, 1, SIZE - 1, 4096, 4097):
-        for wire in ("fp8", "sign"):
+        for wire in ("fp8", "sign", "int4:inner=int8,group=2"):
             contributions = [normal(rank, 1, n) for rank in range(SIZE)]
             reduction = described(f"direct over {wire}", n, None)
             with plan(COMM, reduction) as reducer:
@@ -214,7 +246,7 @@ def numbers_that_are_none_reach_all():
     for wire in WIRES:
         contributions = [normal(rank, 1, N) for rank in range(SIZE)]
         contributions[-1][0, 11] = np.nan
-        kept = f"{wire}{',' if ':' in wire else ':'}feedback=on"
+        kept = wire if "inner" in wire else f"{wire}{',' if ':' in wire else ':'}feedback=on"
         with plan(COMM, described(f"direct in exact over {kept}")) as reducer:
             if not np.isnan(reducer(contributions[RANK])[11]):
                 yield f"{wire}: the NaN of the last rank is gone"
