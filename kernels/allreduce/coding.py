@@ -125,7 +125,7 @@ def _sent_in_groups(outer: Codec, inner: Codec, cells: Cells, levels: Levels) ->
     pairs: Counter[tuple[int, int]] = Counter()
     for pair in itertools.permutations(range(len(levels.numbers)), 2):
         inside = [part for *_, part in levels.inside(*pair)]
-        others = [*(part for _, part in levels.across(*pair)), levels.back(*pair), levels.onward(*pair)]
+        others = [*(part for *_, part in levels.across(*pair)), levels.back(*pair), levels.onward(*pair)]
         pairs[pair] = sum(int(ends_inside[b] - ends_inside[a]) for a, b in inside)
         pairs[pair] += sum(int(ends[b] - ends[a]) for a, b in others)
     return pairs

@@ -96,12 +96,12 @@ class Levels:
                 for number in numbers:
                     yield group, number, self.part(group, receiver)
 
-    def across(self, sender: int, receiver: int) -> Iterator[tuple[int, Range]]:
-        """(group, cells) of the sums of groups that a rank encodes for another, or for itself."""
+    def across(self, sender: int, receiver: int) -> Iterator[tuple[int, int, Range]]:
+        """(group, group, cells) of the sums of groups that a rank encodes for another, or for itself."""
         for group in self.own[sender]:
             first, stop = _common(self.part(group, sender), self.owned(receiver))
             if first < stop:
-                yield group, (first, stop)
+                yield group, group, (first, stop)
 
     def back(self, sender: int, receiver: int) -> Range:
         """The cells of the total that an owner sends to a rank, maybe none."""

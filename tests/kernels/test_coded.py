@@ -146,7 +146,7 @@ def test_over_two_levels_every_cell_is_added_once_and_comes_to_all(owners, group
             cell
             for a in ranks
             for b in ranks
-            for group_, at in levels.across(a, b)
+            for group_, _, at in levels.across(a, b)
             if group_ == of
             for cell in range(*at)
         ]

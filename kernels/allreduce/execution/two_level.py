@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,140 +15,143 @@ from kernels.wires.codecs import Codec
 
 class TwoLevelReducer(CodedReducer):
     """Encodes contributions for the members of their groups, the sums of groups for the owners of parts, and the total
-    once. All additions of a group, and of the total, are in the order of the contributions' numbers, of all ranks
-    `numbers`."""
+    once. A group, and the total, is added in the order of the contributions' `numbers`, which are those of all ranks.
+    """
 
     def __init__(self, comm, reduction, name, numbers: Sequence[Sequence[int]], apart: bool):
         super().__init__(comm, reduction, name, [len(own) for own in numbers], apart)
-        self._levels = levels = Levels(numbers, reduction.coding.group, len(self._cells))
-        self._inner, rank, size = reduction.coding.inner, comm.rank, comm.size
-        ranks = range(size)
+        levels, rank, size = Levels(numbers, reduction.coding.group, len(self._cells)), comm.rank, comm.size
+        inner, outer, cells = reduction.coding.inner, self._codec, self._cells
+        self._inner, self._row = inner, {number: i for i, number in enumerate(numbers[rank])}
+        self._ranks = [*((rank + i) % size for i in range(1, size)), rank]  # in turn, this one last
 
-        def inside(a: int, b: int) -> dict[tuple[int, int], Range]:
-            return {(group, number): cells for group, number, cells in levels.inside(a, b)}
+        def messages(codec: Codec, listed) -> tuple[dict[int, _Message], dict[int, _Message]]:
+            to = {q: _Message(codec, cells, listed(rank, q)) for q in self._ranks}
+            return to, {
+                q: to[q] if q == rank else _Message(codec, cells, listed(q, rank)) for q in self._ranks
+            }
 
-        def across(a: int, b: int) -> dict[tuple[int, int], Range]:
-            return {(group, cells[0]): cells for group, cells in levels.across(a, b)}
-
-        self._to = [_Pieces(self._inner, self._cells, inside(rank, q)) for q in ranks]
-        self._from = [_Pieces(self._inner, self._cells, inside(q, rank)) for q in ranks]
-        self._from[rank] = self._to[rank]
-        self._sums_to = [_Pieces(self._codec, self._cells, across(rank, q)) for q in ranks]
-        self._sums_from = [_Pieces(self._codec, self._cells, across(q, rank)) for q in ranks]
-        self._sums_from[rank] = self._sums_to[rank]
+        self._to, came = messages(inner, levels.inside)
+        self._sums_to, sums_came = messages(outer, levels.across)
+        self._sums = [
+            _Sum(inner, cells, levels.part(group, rank), group, came.values()) for group in levels.own[rank]
+        ]
+        self._all = _Sum(outer, cells, levels.owned(rank), None, sums_came.values())
         self._encoded = np.empty(self.nbytes, np.uint8)  # the total, as it comes
-        self._mine = np.empty(
-            self._codec.nbytes(self._cells.part(*levels.owned(rank))), np.uint8
-        )  # sent to all
-        self._row = {number: i for i, number in enumerate(numbers[rank])}
-        self._ends = self._codec.offsets(self._cells)
-        away = [q for q in ((rank + i) % size for i in range(1, size))]
+        self._mine = np.empty(outer.nbytes(self._all.cells), np.uint8)  # the part that this rank adds
+        self._adds_as_it_decodes = self._held.name == "working" and reduction.divisor == 1
+        every = [self._all, *self._sums]
+        self._decoded = np.empty(
+            0 if self._adds_as_it_decodes else max(s.rows * s.n for s in every), np.float32
+        )
+        self._partial = np.empty(max(s.n for s in every), np.float32)
+        ends = outer.offsets(cells)
+
+        def of_total(at: Range) -> np.ndarray:
+            return self._encoded[ends[at[0]] : ends[at[1]]]
+
+        def of_mine(at: Range) -> np.ndarray:
+            start = ends[levels.owned(rank)[0]]
+            return self._mine[ends[at[0]] - start : ends[at[1]] - start]
+
+        kept = levels.back(rank, rank)
+        self._own_part = of_total(kept), of_mine(kept)
         steps = (
-            ([(q, self._to[q].data) for q in away], [(q, self._from[q].data) for q in away]),
-            ([(q, self._sums_to[q].data) for q in away], [(q, self._sums_from[q].data) for q in away]),
-            ([(q, self._of_mine(levels.back(rank, q))) for q in away],
-             [(q, self._of_total(levels.back(q, rank))) for q in away]),
-            ([(q, self._of_total(levels.onward(rank, q))) for q in away],
-             [(q, self._of_total(levels.onward(q, rank))) for q in away]),
-        )  # fmt: skip
+            lambda q: (self._to[q].data, came[q].data),
+            lambda q: (self._sums_to[q].data, sums_came[q].data),
+            lambda q: (of_mine(levels.back(rank, q)), of_total(levels.back(q, rank))),
+            lambda q: (of_total(levels.onward(rank, q)), of_total(levels.onward(q, rank))),
+        )
         self._sends, self._receives = [], []
-        for tag, (sends, receives) in enumerate(steps):
-            self._sends.append({q: self._comm.Send_init(data, q, tag) for q, data in sends if data.size})
-            self._receives.append(
-                {q: self._comm.Recv_init(data, q, tag) for q, data in receives if data.size}
-            )
-            self._requests += [*self._sends[-1].values(), *self._receives[-1].values()]
-
-    def _of_total(self, cells: Range) -> np.ndarray:
-        return self._encoded[self._ends[cells[0]] : self._ends[cells[1]]]
-
-    def _of_mine(self, cells: Range) -> np.ndarray:
-        start = self._ends[self._levels.owned(self._comm.rank)[0]]
-        return self._mine[self._ends[cells[0]] - start : self._ends[cells[1]] - start]
+        for tag, of in enumerate(steps):
+            pairs = {q: of(q) for q in self._ranks if q != rank}
+            self._sends.append({q: self._comm.Send_init(a, q, tag) for q, (a, _) in pairs.items() if a.size})
+            self._receives.append([self._comm.Recv_init(b, q, tag) for q, (_, b) in pairs.items() if b.size])
+            self._requests += [*self._sends[-1].values(), *self._receives[-1]]
 
     def _stages(self, contributions, out):
-        rank, levels = self._comm.rank, self._levels
         for receives in self._receives:
-            self._calls.start([*receives.values()])
-        for q in self._in_turn():
-            for (_, number), (elements, cells, data) in self._to[q]:
-                self._inner.encode(contributions[self._row[number]][elements], cells, data)
+            self._calls.start(receives)
+        for q in self._ranks:
+            for piece in self._to[q].pieces:
+                self._inner.encode(
+                    contributions[self._row[piece.term]][piece.elements], piece.cells, piece.data
+                )
             self._start(0, q)
-        yield [*self._receives[0].values()]
-        for group in levels.own[rank]:
-            self._encode_sum(group)
-        for q in self._in_turn():
+        yield self._receives[0]
+        for group in self._sums:
+            total = self._partial[: group.n]
+            self._added(group, 1, total)
+            for piece in (p for q in self._ranks for p in self._sums_to[q].pieces if p.group == group.group):
+                self._codec.encode(total[group.place(piece)], piece.cells, piece.data)
+        for q in self._ranks:
             self._start(1, q)
-        yield [*self._receives[1].values()]
-        self._encode_total_of_groups(out)
-        for q in self._in_turn():
+        yield self._receives[1]
+        total = self._partial[: self._all.n]
+        self._added(self._all, self.reduction.divisor, total)
+        self._codec.encode(total, self._all.cells, self._mine)
+        np.copyto(*self._own_part)
+        for q in self._ranks:
             self._start(2, q)
-        yield [*self._receives[2].values()]
-        for q in self._in_turn():
+        yield self._receives[2]
+        for q in self._ranks:
             self._start(3, q)
-        yield [*self._receives[3].values()]
+        yield self._receives[3]
         self._codec.decode(self._encoded, self._cells, out)
         yield [request for sends in self._sends for request in sends.values()]
-
-    def _in_turn(self) -> Iterable[int]:
-        """The other ranks from the next one on, then this rank."""
-        rank, size = self._comm.rank, self._comm.size
-        return ((rank + i) % size for i in range(1, size + 1))
 
     def _start(self, step: int, q: int) -> None:
         if q in self._sends[step]:
             self._sends[step][q].Start()
 
-    def _encode_sum(self, group: int) -> None:
-        """Adds this rank's part of the sum of a group, and encodes it for the owners of the total."""
-        came = {
-            number: piece
-            for pieces in self._from
-            for (of, number), piece in pieces
-            if of == group
-        }  # fmt: skip
-        first, stop = self._levels.part(group, self._comm.rank)
-        start = int(self._cells.starts[first])
-        decoded = np.empty((len(came), int(self._cells.starts[stop]) - start), np.float32)
-        for row, number in zip(decoded, sorted(came), strict=True):
-            _, cells, data = came[number]
-            self._inner.decode(data, cells, row)
-        total = np.empty(decoded.shape[1], np.float32)
-        self._add(decoded, 1, total)
-        for pieces in self._sums_to:
-            for (of, _), (elements, cells, data) in pieces:
-                if of == group:
-                    here = slice(elements.start - start, elements.stop - start)
-                    self._codec.encode(total[here], cells, data)
-
-    def _encode_total_of_groups(self, out: np.ndarray) -> None:
-        """Adds the sums of groups in the cells that this rank owns, and encodes the total; in `out` (n,)."""
-        first, stop = self._levels.owned(self._comm.rank)
-        start, end = int(self._cells.starts[first]), int(self._cells.starts[stop])
-        places = {group: row for row, group in enumerate(self._levels.groups)}
-        decoded = np.empty((len(places), end - start), np.float32)
-        for (group, _), (elements, cells, data) in itertools.chain(*self._sums_from):
-            self._codec.decode(
-                data, cells, decoded[places[group], elements.start - start : elements.stop - start]
-            )
-        total = out[start:end]
-        self._add(decoded, self.reduction.divisor, total)
-        self._codec.encode(total, self._cells.part(first, stop), self._mine)
-        kept = self._levels.back(self._comm.rank, self._comm.rank)
-        np.copyto(self._of_total(kept), self._of_mine(kept))
+    def _added(self, added: _Sum, divisor: int, total: np.ndarray) -> None:
+        """Writes a sum, divided by `divisor`, to `total` (n,)."""
+        if self._adds_as_it_decodes:
+            total.fill(0)  # so that a sum of zeros is +0
+            for _, piece in added.pieces:
+                added.codec.decode_add(piece.data, piece.cells, total[added.place(piece)])
+            return
+        decoded = self._decoded[: added.rows * added.n].reshape(added.rows, added.n)
+        for row, piece in added.pieces:
+            added.codec.decode(piece.data, piece.cells, decoded[row, added.place(piece)])
+        self._add(decoded, divisor, total)
 
 
-class _Pieces:
-    """The bytes `data` of one message, with encoded ranges of cells one after the other, each under a key."""
+@dataclass(frozen=True)
+class _Piece:
+    """Encoded cells in a message, at `elements` of the vector: of a `group`, or of its contribution `term`."""
 
-    def __init__(self, codec: Codec, cells: Cells, ranges: dict[tuple[int, int], Range]):
-        parts = {key: cells.part(*at) for key, at in ranges.items()}
-        ends = [0, *itertools.accumulate(codec.nbytes(part) for part in parts.values())]
-        self.data = np.empty(ends[-1], np.uint8)
-        self._listed = [
-            (key, (slice(int(cells.starts[ranges[key][0]]), int(cells.starts[ranges[key][1]])), part, self.data[a:b]))
-            for (key, part), (a, b) in zip(parts.items(), itertools.pairwise(ends), strict=True)
-        ]  # fmt: skip
+    group: int
+    term: int
+    elements: slice
+    cells: Cells
+    data: np.ndarray
 
-    def __iter__(self):
-        return iter(self._listed)
+
+class _Message:
+    """The bytes `data` of a message, one piece after the other, from (group, term, range of cells) of each."""
+
+    def __init__(self, codec: Codec, cells: Cells, listed: Iterable[tuple[int, int, Range]]):
+        parts = [(group, term, at, cells.part(*at)) for group, term, at in listed]
+        self.data = np.empty(sum(codec.nbytes(part) for *_, part in parts), np.uint8)
+        self.pieces, end = list[_Piece](), 0
+        for group, term, (first, stop), part in parts:
+            begin, end = end, end + codec.nbytes(part)
+            elements = slice(int(cells.starts[first]), int(cells.starts[stop]))
+            self.pieces.append(_Piece(group, term, elements, part, self.data[begin:end]))
+
+
+class _Sum:
+    """A sum of pieces that came, in the range `at` of cells, with `n` elements: of one group's contributions or, if
+    `group` is None, of all groups. `pieces`: (row, piece) by ascending terms, `rows` of them."""
+
+    def __init__(self, codec: Codec, cells: Cells, at: Range, group: int | None, came: Iterable[_Message]):
+        self.codec, self.group, self.cells = codec, group, cells.part(*at)
+        self._start, self.n = int(cells.starts[at[0]]), self.cells.n
+        found = [p for message in came for p in message.pieces if group is None or p.group == group]
+        row = {term: i for i, term in enumerate(sorted({p.term for p in found}))}
+        self.rows, self.pieces = len(row), sorted(((row[p.term], p) for p in found), key=lambda pair: pair[0])
+
+    def place(self, piece: _Piece) -> slice:
+        """The place of a piece in this sum."""
+        return slice(piece.elements.start - self._start, piece.elements.stop - self._start)
