@@ -69,15 +69,22 @@ def main(argv=None) -> None:
     parser.add_argument("--runs", type=int, default=20, help="runs of each part (default %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time (default %(default)s)")
     parser.add_argument("--hidden", type=int, nargs="+", default=[256], help="widths (default: 256)")
+    parser.add_argument(
+        "--part",
+        action="append",
+        choices=list(PARTS),
+        help="only this part; may be given again (default: all)",
+    )
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
     asked = parser.parse_args(argv)
     where, rows = machine(), []
-    progress, parts = Progress("benchmark", quiet=asked.quiet), len(asked.hidden) * len(PARTS)
+    chosen_parts = {name: part for name, part in PARTS.items() if name in (asked.part or PARTS)}
+    progress, parts = Progress("benchmark", quiet=asked.quiet), len(asked.hidden) * len(chosen_parts)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.at_once) as pool:
         for hidden in asked.hidden:
             reference = None
-            for name, (seed, training, inference, features) in PARTS.items():
+            for name, (seed, training, inference, features) in chosen_parts.items():
                 progress.show(len(rows) / parts, f"hidden {hidden}, {name}")
                 chosen = (
                     f"model.hidden={hidden}",

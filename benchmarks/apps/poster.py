@@ -1,7 +1,7 @@
 """Compares a published table of accuracies with runs, row by row and claim by claim, for each kind of links.
 
     python -m jobs example adaprec; python -m jobs local adaprec.toml
-    python -m benchmarks.apps.poster runs/adaprec --json benchmarks/results
+    python -m benchmarks.apps.poster runs/adaprec --json benchmarks/results --pictures docs/pictures/learning
 
 Oyama's poster on AdaPrec (2018): CaffeNet (61.0 million parameters), 16 classes, 4 P100. Runs here have another network
 and other data, so only the direction of a difference is comparable. A claim holds if the 95 % interval of our
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,12 +23,14 @@ import pandas as pd
 from analysis.load.frames import load
 from analysis.load.watch import Watch
 from analysis.page.sections import Shown, Table, lines_of
+from analysis.page.svg import picture
 from analysis.page.terminal import printer
 from analysis.page.text import interval
+from analysis.studies.learning.figures import accuracy_figures
 from analysis.studies.learning.paired import FEWEST, Difference, difference
 from analysis.studies.learning.prices import BEST, Basis, bases, measured
 from analysis.studies.learning.runs import WIDEST, Trainings, trainings
-from analysis.studies.learning.tables import points, signed
+from analysis.studies.learning.tables import known_of, points, signed
 from benchmarks.harness.results import add_quiet, machine, report, save
 
 # Top accuracies, %, and the corresponding wires or policies here; below what the poster does not have.
@@ -183,6 +187,16 @@ def _number(lost: Difference | None, key: str) -> float | None:
     return None if np.isnan(x) else float(x)
 
 
+def drawn(known: Trainings, links: str, into: Path) -> None:
+    """Writes accuracy over time, a picture of each family, into a directory."""
+    into.mkdir(parents=True, exist_ok=True)
+    for figure in accuracy_figures(known_of(known)):
+        if figure.name.startswith("training-time"):
+            titled = replace(figure, title=f"{figure.title}, links {links or 'of this machine'}")
+            name = "-".join(filter(None, ["accuracy", re.sub(r"[^0-9a-z]+", "-", links), figure.name[-1]]))
+            (into / f"{name}.svg").write_bytes(picture(titled, "svg"))
+
+
 def main() -> None:
     """Prints accuracies and claims, and writes both."""
     parser = argparse.ArgumentParser(
@@ -192,6 +206,9 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument(
         "--json", help="write both to this file, or under a name of its own into this directory"
+    )
+    parser.add_argument(
+        "--pictures", metavar="DIR", help="write accuracy over time, an SVG of each links, there"
     )
     add_quiet(parser)
     asked = parser.parse_args()
@@ -206,6 +223,8 @@ def main() -> None:
         reached += accuracies(known, links)
         shown = compared.astype(object).where(compared.notna(), None)
         judged_rows += [{"links": links, **row} for row in shown.to_dict("records")]
+        if asked.pictures:
+            drawn(known, links, Path(asked.pictures))
         for part in [f"Links: {links or 'those of this machine'}", sentence(compared), *tables(compared)]:
             say(part)
     report("poster", reached, where, None, hidden=("accuracies",))

@@ -1,7 +1,8 @@
 """Chooses wires by trials of equal time and their held-out losses, and goes back when training gets worse.
 
 `AdaPrec` tries equal steps, so that trials of slow wires take most of the time, and it trusts predictions. `Cautious`
-differs: a trial is a share of the *seconds* of a segment; its score takes off what is not known,
+differs: a trial is a share of the *seconds* of a segment, and takes at least LONGER times its measurements, for which
+segments become longer; its score takes off what is not known,
 
     (loss at the start - mean - sigma of the loss predicted for the end) / seconds;
 
@@ -20,6 +21,7 @@ from kernels.learning.curves import predict
 from kernels.learning.trials import Trial, Trials
 
 TIMES, MORE = 1.1, 0.02
+LONGER = 4
 
 
 @dataclass
@@ -35,6 +37,10 @@ class Cautious(Trials):
 
     def limits(self, seconds: float, share: float) -> tuple[float, int]:
         return seconds, 0
+
+    @property
+    def length(self) -> float:
+        return max(super().length, LONGER * self.measuring / self.share)
 
     def stepped_back(self, trial: Trial) -> bool:
         return not trial.finite or trial.last > TIMES * self._before(trial) + MORE

@@ -3,6 +3,7 @@
 A state machine that a training loop drives. It knows wires by name, seconds and measurements, but not the network.
 
     policy = Cautious(("float32", "fp8", "sign"), seconds=60.0)
+    policy.started(seconds, at, value)          # a first measurement, before any training; may be left out
     while (task := policy.task()) is not None:
         load(task.begin)                        # a kept state; "" is the state at the start of the run
         seconds, at, values = train(task.wire, task.seconds, task.steps)
@@ -60,7 +61,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Trial:
-    """Measurements of one training with a wire: its seconds, and the curve of its values."""
+    """Measurements of one training with a wire: its seconds, without those of measuring, and the curve of its
+    values."""
 
     seconds: float
     curve: Curve
@@ -104,7 +106,9 @@ class Trials(ABC):
                 "all must be above 0, and trials take less than a segment"
             )
         self._curve: Curve = ()  # of all measurements on the way to the state
+        self.measuring = 0.0  # most seconds that the measurements of a task took
         self._trials: dict[str, Trial] = {}
+        self._in_trials = 0.0  # seconds of this segment's trials, with their measurements
         self._free: list[str] = []  # wires that are not banned in this segment
         self._left: list[str] = []  # free wires without a trial so far
         self._begin = START  # the state at the start of this segment
@@ -137,17 +141,34 @@ class Trials(ABC):
             self._now = self._next()
         return self._now
 
-    def done(self, seconds: float, at: ArrayLike, values: ArrayLike) -> None:
+    def started(self, seconds: float, at: float, value: float) -> None:
+        """Reports a measurement before the first task, and the seconds that it took. Raises ValueError as `done`, and
+        after the first task."""
+        if self.segment >= 0:
+            raise ValueError("the first task was given already")
+        self._curve = self.checked(float(seconds), np.asarray([at]), np.asarray([value]))
+        self.measuring = float(seconds)
+        self.spent += float(seconds)
+
+    def paused(self, seconds: float) -> None:
+        """Counts seconds between tasks, such as those of a decision, as time of the run."""
+        self.spent += seconds
+
+    def done(self, seconds: float, at: ArrayLike, values: ArrayLike, measuring: float = 0.0) -> None:
         """Reports the results of the current task: its seconds, its measured values (n,), the last one at its end, and
-        their abscissae (n,), counted from the start of the run. Raises ValueError for no values, another number of
-        abscissae, abscissae that fall, and seconds that are not above 0."""
+        their abscissae (n,), counted from the start of the run. `measuring`: seconds of these that measurements took;
+        a score is per second without them. Raises ValueError for no values, another number of abscissae, abscissae that
+        fall, and seconds of training that are not above 0."""
         if self._now is None:
             raise ValueError("no task was given: call task() first")
-        trial = Trial(float(seconds), self.checked(float(seconds), np.asarray(at), np.asarray(values)))
+        trained = float(seconds) - float(measuring)
+        trial = Trial(trained, self.checked(trained, np.asarray(at), np.asarray(values)))
         task, self._now = self._now, None
-        self.spent += trial.seconds
+        self.measuring = max(self.measuring, float(measuring))
+        self.spent += float(seconds)
         if task.trial:
-            self.tried += trial.seconds
+            self.tried += float(seconds)
+            self._in_trials += float(seconds)
             self._trials[task.wire] = trial
             if self.stepped_back(trial):
                 self.ban(task.wire)
@@ -186,7 +207,7 @@ class Trials(ABC):
         """Starts a segment: plans trials of all wires that are not banned. There are no trials for a single wire, or if
         less than half a segment is left."""
         self.segment += 1
-        self._begin, self.begun, self._trials = self.state, self._curve, {}
+        self._begin, self.begun, self._trials, self._in_trials = self.state, self._curve, {}, 0.0
         free = [wire for wire in self.wires if self.banned.get(wire, 0) <= self.segment]
         if not free:
             free = [min(self.wires, key=lambda wire: self.banned[wire])]
@@ -225,5 +246,4 @@ class Trials(ABC):
     @property
     def left_of_segment(self) -> float:
         """Seconds of the segment that the trials so far leave."""
-        left = self.length - sum(trial.seconds for trial in self._trials.values())
-        return min(left, self.seconds - self.spent)
+        return min(self.length - self._in_trials, self.seconds - self.spent)

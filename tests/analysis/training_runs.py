@@ -32,7 +32,7 @@ def write_training(
         "app": "training", "problem": f"p{rate}{sorted(drawn.items())}{problem}", "run_id": str(out), "seed": seed,
         "problem_options": PROBLEM | {"run.seed": seed, "training.rate": rate} | (problem or {})
         | {f"seeds.{name}": value for name, value in drawn.items()},
-        "method": METHOD | {"run.guarantee": "none", "training.wire": wire, "policy.name": policy} | (method or {}),
+        "method": METHOD | {"run.guarantee": "none", "training.wire": wire, "training.policy": policy} | (method or {}),
         "options": OPTIONS, "config": {"run": {"seed": seed}},
         "reductions": {
             "bucket0": {"ordering": ordering, "region": "allreduce.bucket0", "wire": "as is" if policy else wire},

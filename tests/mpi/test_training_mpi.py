@@ -9,6 +9,7 @@ import pytest
 
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
+from analysis.studies.learning.runs import trainings
 from miniapps.trace import read
 from tests.launch import run_mpi, run_python
 from tests.mpi.sectioned import layouts
@@ -218,6 +219,7 @@ def test_a_policy_tries_every_wire_from_one_state_and_goes_on_from_a_trial(tmp_p
     ]  # fmt: skip
     assert chosen[6][1].removeprefix("trial ") == chosen[7][1]
     assert chosen[-1] == ("wire", "nothing")
+    assert trainings(load([tmp_path / "run"])).runs["line"].tolist() == ["cautious"]
     trace = read(tmp_path / "run" / "rank-00000.h5")
     trials = {
         step for step, name, _, choice in decided(tmp_path / "run") if name == "end" and "trial" in choice

@@ -33,7 +33,7 @@ AS_IS, FIXED = "as is", "fixed"
 WIDEST = (AS_IS, "float32")
 MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
 LARGEST = 1e18  # larger rates are ignored
-POLICY = "policy.name"
+POLICY = "training.policy"
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds that come first, in this order
 

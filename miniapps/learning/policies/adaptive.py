@@ -43,6 +43,7 @@ class Adaptive(Judged):
         self._rates, self._begin, self._end, self._spoiled = 0.0, START, "", False
         self._states = {START: self._state()}
         self._seen: list[tuple[float, float]] = []  # (abscissa, value) of the current task
+        self._measuring = 0.0  # seconds in which these were measured
         self._speculated: int | None = None  # begin of the current step of a trial
         # Unused in a replay.
         self._policy = trials(self.config)
@@ -53,7 +54,7 @@ class Adaptive(Judged):
     def next_step(self) -> bool:
         """Go to the next step, maybe from another state; returns False at the end."""
         what = self.ctx.choose("task", self._verdict)
-        if what != "on" and self._end:
+        if what != "on":
             self._look()
         if self._speculated is not None:
             self.trainer.tracer.event(self.trainer.name["speculate"], self._speculated)
@@ -74,7 +75,7 @@ class Adaptive(Judged):
 
     def _look(self) -> None:
         """Measure the held-out samples: Top-N accuracy by steps for adaprec, loss by the sum of rates for cautious."""
-        trainer, position = self.trainer, float(self.position)
+        trainer, position, begun = self.trainer, float(self.position), self.elapsed()
         if self.config.training.policy == ADAPREC:
             name, at = "held_out_accuracy", position
             value = nan if self._spoiled else trainer.held_out_accuracy()
@@ -82,6 +83,7 @@ class Adaptive(Judged):
             name, at = "held_out_loss", self._rates
             value = inf if self._spoiled else trainer.held_out_loss()
         self._seen.append((at, value))
+        self._measuring += self.elapsed() - begun
         if self.ctx.rank == 0:
             trainer.tracer.value(name, value)
 
@@ -96,7 +98,7 @@ class Adaptive(Judged):
         if wire == NOTHING:
             return False
         self._end = self.ctx.choose("end", lambda: (self._task.end if self._task else NOTHING, nan))
-        self._seen = []
+        self._seen, self._measuring = [], 0.0
         self._go_on_over(wire)
         return True
 
@@ -150,10 +152,14 @@ class Adaptive(Judged):
         """Pass the results of the current task to the policy; returns the state where the run continues or ends."""
         if self.ctx.rank == 0:
             if self._task is not None:
-                seconds = max(self.elapsed() - self._task_begun, 1e-9)
-                self._policy.done(seconds, *zip(*self._seen, strict=True))
-            begun = self.trainer.tracer.clock()
+                seconds = max(self.elapsed() - self._task_begun, self._measuring + 1e-9)
+                at, values = zip(*self._seen, strict=True)
+                self._policy.done(seconds, at, values, self._measuring)
+            elif not self._end:
+                self._policy.started(max(self._measuring, 1e-9), *self._seen[0])
+            begun, before = self.trainer.tracer.clock(), self.elapsed()
             self._task, self._final = self._policy.task(), self._policy.state
+            self._policy.paused(self.elapsed() - before)
             self.trainer.tracer.event(self.trainer.name["decide"], begun)
             if (
                 self._task is not None
