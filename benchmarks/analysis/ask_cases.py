@@ -189,7 +189,7 @@ def restart(root, rng):
     begin = int(rng.integers(1, STEPS - 1))
     step = int(rng.integers(begin, STEPS))
     config = CONFIG | {"run": CONFIG["run"] | {"restart": f"checkpoint-{begin}.h5"}}
-    stated = {"run.restart": {"effect": "restart", "records": [], "of_ranks": False}}
+    stated = {"output.restart": {"effect": "restart", "records": [], "of_ranks": False}}
     options = {key: {"effect": e, "records": [], "of_ranks": False} for key, e in EFFECTS.items()} | stated
     common = _method(rng) | {"size": int(rng.integers(1, 5)), "options": options}
     write_run(root / "whole", **common)

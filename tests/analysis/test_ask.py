@@ -16,7 +16,7 @@ from miniapps.untrusted.text import HIDDEN
 from tests.analysis.synthetic import CONFIG, METHOD, flip_bit, owners, write_run, write_timed
 
 PYTHON = "python -m analysis"
-RESTART = {"run.restart": {"effect": "restart", "records": [], "of_ranks": False}}
+RESTART = {"output.restart": {"effect": "restart", "records": [], "of_ranks": False}}
 OPTIONS = {
     f"run.{name}": {"effect": name, "records": [], "of_ranks": False}
     for name in ("device", "threads", "fault")

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.harness.regret import regret
 from kernels.learning.adaprec import AdaPrec
-from kernels.learning.cautious import MORE, TIMES, Cautious
+from kernels.learning.cautious import LONGER, MORE, TIMES, Cautious
 from kernels.learning.trials import SHARE, START, Task
 
 FLOOR, RATE, BUDGET = 0.35, 0.05, 12.0
@@ -82,6 +82,42 @@ def test_speculation_takes_the_share_of_time_that_was_given():
     assert policy.spent == pytest.approx(BUDGET, rel=0.02)
     assert policy.tried / policy.spent == pytest.approx(3 * SHARE, abs=0.03)
     assert sum(task.trial for task in tasks) == 3 * 12 and len(policy.decisions) in (12, 13)
+
+
+def test_trials_are_longer_where_measuring_takes_long_and_all_of_it_counts_as_time():
+    """Each task is measured in 0.3 s, and each decision takes 0.05 s."""
+    policy, world, kept = Cautious(("float32", "fp8", "sign"), 60.0), World(SLOW), {START: (2.3, 0.0)}
+    policy.started(0.3, 0.0, 2.3)
+    tasks = []
+    while (task := policy.task()) is not None:
+        policy.paused(0.05)
+        tasks.append(task)
+        kept[task.end], seconds, at, losses = world.train(kept[task.begin], task.wire, task.seconds - 0.3)
+        policy.done(seconds + 0.3, at, losses, 0.3)
+    trials = [task for task in tasks if task.trial]
+    assert {round(task.seconds, 6) for task in trials} == {LONGER * 0.3}
+    assert policy.length == pytest.approx(LONGER * 0.3 / SHARE)  # three segments in place of twelve
+    assert len(trials) == 3 * 3 or len(trials) == 2 * 3
+    assert 60.0 <= policy.spent + 0.01 and policy.spent <= 60.0 + 1.0
+
+
+def test_a_score_is_per_second_of_training():
+    policy = Cautious(("a", "b"), 12.0)
+    for seconds, measuring in ((0.2, 0.1), (0.1, 0.02)):
+        assert policy.task().trial
+        policy.done(seconds, [0.1, 0.2], [1.0, 0.8], measuring)
+    policy.task()
+    scores = policy.decisions[0].scores
+    assert scores["a"] == pytest.approx(0.2 / 0.1) and scores["b"] == pytest.approx(0.2 / 0.08)
+
+
+def test_a_first_measurement_comes_before_the_first_task():
+    policy = Cautious(("a", "b"), 12.0)
+    with pytest.raises(ValueError, match="clock that runs"):
+        policy.started(0.0, 0.0, 1.0)
+    policy.task()
+    with pytest.raises(ValueError, match="first task"):
+        policy.started(0.1, 0.0, 1.0)
 
 
 def test_trials_of_a_segment_begin_in_one_state_and_the_chosen_one_goes_on():
