@@ -188,7 +188,7 @@ def threads(root, rng):
 def restart(root, rng):
     begin = int(rng.integers(1, STEPS - 1))
     step = int(rng.integers(begin, STEPS))
-    config = CONFIG | {"run": CONFIG["run"] | {"restart": f"checkpoint-{begin}.h5"}}
+    config = CONFIG | {"output": {"restart": f"checkpoint-{begin}.h5"}}
     stated = {"output.restart": {"effect": "restart", "records": [], "of_ranks": False}}
     options = {key: {"effect": e, "records": [], "of_ranks": False} for key, e in EFFECTS.items()} | stated
     common = _method(rng) | {"size": int(rng.integers(1, 5)), "options": options}

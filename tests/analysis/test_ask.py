@@ -46,7 +46,7 @@ def runs(tmp_path_factory):
     write_run(root / "clean", **of_cpu("a"))
     others = {
         "flipped": {}, "on-3": {"size": 3}, "blocked": {"method": {"solve.spmv": "blocked"}}, "elsewhere": of_cpu("b"),
-        "continued": {"first_step": 2, "config": CONFIG | {"run": {"seed": 1, "restart": "checkpoint.h5"}},
+        "continued": {"first_step": 2, "config": CONFIG | {"run": {"seed": 1}, "output": {"restart": "checkpoint.h5"}},
                       "options": OPTIONS | RESTART},
     }  # fmt: skip
     for name, other in others.items():
