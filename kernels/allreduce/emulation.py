@@ -91,7 +91,7 @@ def traffic(
     if code is not None:
         if not apart:
             return coding.sent(code, reduction.cells, schedule), rounds
-        if max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
+        if code.inner is not None or max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
             return coding.sent(code, reduction.cells, schedule, counts), rounds
         reduction = replace(reduction, wire=wires.PLAIN, tensors=None)
         schedule = reduction.schedule(len(counts))

@@ -49,6 +49,19 @@ def test_contributions_that_are_encoded_one_by_one_take_their_number_of_bytes_un
     assert sent("direct in exact", 1) == 4 * half + 4 * half
 
 
+def test_over_two_levels_contributions_travel_inside_groups_alone_however_many_they_are():
+    n, size, blocks = 4096 * 64, 4, 16
+    pairs, _ = of("direct in exact over int8:inner=int8,group=32", n, size, [blocks] * size)
+    inside, across = (
+        sum(b for (q, r), b in pairs.items() if (q // 2 == r // 2) == near) for near in (True, False)
+    )
+    each = Reduction.named("direct over int8", n, "float32").total_bytes
+    # Half of a group's sum goes to the other group, and half of the total comes from there.
+    assert across == 2 * each
+    # Of each contribution a half goes to the other rank, a quarter of the group's sum to its owner, half of the total.
+    assert inside == size * (blocks / 2 + 1 / 4 + 1 / 2) * each
+
+
 def test_ranks_of_a_node_share_its_link(tmp_path):
     file = tmp_path / "links.json"
     file.write_text(json.dumps({"rates": [[0, 1e6], [1e6, 0]], "of": "nodes"}))
