@@ -368,12 +368,14 @@ def test_numbers_that_are_none_are_left_out(tmp_path):
 # ---- figures, report, command
 
 
-def test_a_band_has_the_median_and_all_runs_of_the_steps_that_all_have():
+def test_a_band_has_the_median_and_the_extremes_of_shared_steps_or_of_times_at_which_half_of_the_runs_train():
     rows = [(run, step, step / run, 0.1 * run + step / 100) for run in (1, 2, 3) for step in (10, 20, 30)]
     curves = pd.DataFrame(rows[:-1], columns=["run", "step", "seconds", "accuracy"]).assign(repeat=0)
-    own = band(curves, "seconds")
-    assert own["seconds"].tolist() == [5.0, 10.0] and len(own) == 2
-    assert own[["least", "accuracy", "most"]].iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.4])
+    steps, times = band(curves, "step"), band(curves, "seconds")
+    assert steps["step"].tolist() == [10, 20]
+    assert steps[["least", "accuracy", "most"]].iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.4])
+    assert times["seconds"].tolist() == pytest.approx([5, 20 / 3, 10, 15])
+    assert times[["least", "accuracy", "most"]].iloc[0].tolist() == pytest.approx([0.3, 0.375, 0.45])
 
 
 def test_figures_show_every_line_and_every_run(results):

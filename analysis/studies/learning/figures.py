@@ -40,7 +40,7 @@ def accuracy_figures(known: Known) -> list[Figure]:
             caption = (
                 f"Accuracy of every evaluation, {drawn.rate}: lines are medians over runs of different seeds, bands "
                 "contain all these runs"
-                + ("; the time of an evaluation is the median over runs." if column == "seconds" else ".")
+                + (", with straight lines between evaluations." if column == "seconds" else ".")
                 + " If bands overlap, the tables say whether the wires differ over these seeds."
                 + drawn.more
             )  # fmt: skip
@@ -139,17 +139,17 @@ def decision_figures(known: Known) -> list[Figure]:
 
 
 def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The evaluations that all runs of one line share, by step: medians over runs of `column` (seconds or step) and
-    `accuracy`, `least` and `most` accuracy."""
-    runs = len(curves[["run", "repeat"]].drop_duplicates())
-    by = curves.groupby("step")
-    every = by["accuracy"].agg(accuracy="median", least="min", most="max")[by.size() == runs]
-    where = (
-        every.index.to_numpy(np.float64)
-        if column == "step"
-        else by["seconds"].median()[every.index].to_numpy()
-    )
-    own = every.assign(**{column: where}).reset_index(drop=True)
+    """Medians over runs of one line of `accuracy`, and `least` and `most` accuracy: by `step`, of the evaluations that
+    all runs share; by `seconds`, on straight lines between evaluations, where at least half of the runs train."""
+    runs = [own.sort_values(column) for _, own in curves.groupby(["run", "repeat"])]
+    at = np.unique(np.concatenate([own[column] for own in runs])).astype(np.float64)
+    if column == "step":
+        at = at[np.all([np.isin(at, own[column]) for own in runs], axis=0)]
+    every = np.array([np.interp(at, own[column], own["accuracy"], np.nan, np.nan) for own in runs])
+    many = 2 * (~np.isnan(every)).sum(0) >= len(runs)
+    at, every = at[many], every[:, many]
+    found = {"accuracy": np.nanmedian(every, 0), "least": np.nanmin(every, 0), "most": np.nanmax(every, 0)}
+    own = pd.DataFrame(found | {column: at})
     return own.iloc[:: max(1, -(-len(own) * COLOURS // POINTS))]
 
 
