@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio, timed
-from kernels.wires import cells_of, codec, quality
+from kernels.wires import codec, quality
 
 CODECS = [
     "float32",
@@ -35,6 +35,7 @@ CODECS += [
     "e3m0",
     "table:n=8",
     "table:n=4",
+    "table:n=4,cell=tensor",
     "table:n=2",
     "table:n=1",
     "sign",
@@ -59,13 +60,14 @@ def main(argv=None) -> None:
 
 def measured(n: int, asked: argparse.Namespace) -> list[dict]:
     """Rows of one size."""
-    x, cells = np.random.default_rng(0).standard_normal(n).astype(np.float32), cells_of(n)
+    x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
     wide = x * np.exp(np.random.default_rng(1).standard_normal(n)).astype(np.float32)
     into, out = np.zeros(n, np.float32), np.empty(n, np.float32)
     calls, bytes_of = {("copy", "copy"): partial(np.copyto, out, x)}, {"copy": 4.0 * n}
     errors = {"copy": (0.0, 0.0)}
     for text in asked.wires:
         one = codec(text)
+        cells = one.cells(n)
         data = np.empty(one.nbytes(cells), np.uint8)
         one.encode(x, cells, data)
         one.decode(data, cells, out)
