@@ -62,19 +62,6 @@ class Levels:
     def _of_team(self, rank: int) -> int:
         return min(self.own[rank], default=-1)
 
-    @property
-    def groups(self) -> list[int]:
-        """The groups that have contributions, ascending."""
-        return list(self._members)
-
-    def members(self, group: int) -> list[int]:
-        """The ranks with contributions to a group, ascending."""
-        return list(self._members[group])
-
-    def team(self, rank: int) -> list[int]:
-        """The ranks that get the total together with `rank`, itself too, ascending."""
-        return list(self._teams[self._of_team(rank)])
-
     def part(self, group: int, rank: int) -> Range:
         """The cells of a group's sum that a member adds."""
         members = self._members[group]
