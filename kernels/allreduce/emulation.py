@@ -14,6 +14,7 @@ from dataclasses import replace
 from kernels import wires
 from kernels.allreduce import coding, cost
 from kernels.allreduce.accumulate import order_free
+from kernels.allreduce.levels import ROUNDS
 from kernels.allreduce.links import Links, places, read_plain
 from kernels.allreduce.reduction import SHORT_BYTES, Reduction
 from kernels.allreduce.schedule import Schedule
@@ -89,9 +90,11 @@ def traffic(
     apart = order_free(reduction.accumulation)
     code = reduction.coding
     if code is not None:
+        if code.inner is not None:
+            return coding.sent(code, reduction.cells, schedule, counts if apart else None), ROUNDS
         if not apart:
             return coding.sent(code, reduction.cells, schedule), rounds
-        if code.inner is not None or max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
+        if max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
             return coding.sent(code, reduction.cells, schedule, counts), rounds
         reduction = replace(reduction, wire=wires.PLAIN, tensors=None)
         schedule = reduction.schedule(len(counts))

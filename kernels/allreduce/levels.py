@@ -22,6 +22,7 @@ from functools import cached_property
 from kernels.allreduce.schedule import evenly
 
 Range = tuple[int, int]  # cells [first, stop)
+ROUNDS = 4  # of messages
 
 
 @dataclass(frozen=True)

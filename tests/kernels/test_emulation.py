@@ -51,7 +51,8 @@ def test_contributions_that_are_encoded_one_by_one_take_their_number_of_bytes_un
 
 def test_over_two_levels_contributions_travel_inside_groups_alone_however_many_they_are():
     n, size, blocks = 4096 * 64, 4, 16
-    pairs, _ = of("direct in exact over int8:inner=int8,group=32", n, size, [blocks] * size)
+    pairs, rounds = of("direct in exact over int8:inner=int8,group=32", n, size, [blocks] * size)
+    assert rounds == 4
     inside, across = (
         sum(b for (q, r), b in pairs.items() if (q // 2 == r // 2) == near) for near in (True, False)
     )
