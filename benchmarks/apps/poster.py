@@ -208,7 +208,7 @@ def main() -> None:
         "--json", help="write both to this file, or under a name of its own into this directory"
     )
     parser.add_argument(
-        "--pictures", metavar="DIR", help="write accuracy over time, an SVG of each links, there"
+        "--pictures", metavar="DIR", help="write pictures of accuracy over time (SVG) into this directory"
     )
     add_quiet(parser)
     asked = parser.parse_args()

@@ -89,7 +89,10 @@ def _in_groups(wire: str, used: Coding, inner: str = "", group: str = "") -> Cod
     for given, reason in (
         (used.hops == "every", "hops=every encodes partial sums of ranks, not of groups"),
         (used.feedback, "feedback=on has no place for the errors of sums of groups"),
-        (used.codec.whole, "cell=tensor is of tables alone"),
+        (
+            used.codec.whole,
+            "codecs of inner= have cells of 4096 elements, and cell=tensor is of tables alone",
+        ),
     ):
         if given:
             raise ChoiceError(f"wire {wire!r}: {reason}; leave it or inner= out")

@@ -40,6 +40,7 @@ class Cautious(Trials):
 
     @property
     def length(self) -> float:
+        """Seconds of a segment: more than its share of the run where measurements take long."""
         return max(super().length, LONGER * self.measuring / self.share)
 
     def stepped_back(self, trial: Trial) -> bool:

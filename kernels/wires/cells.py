@@ -46,10 +46,9 @@ def cells_of(n: int, tensors: Sequence[tuple[int, ...]] | None = None, whole: bo
     """The cells of a vector of n float32 elements that contains tensors of these shapes one after another.
 
     Each tensor is cut into cells of CELL elements and one cell of the rest; if `whole`, it is one cell. Tensors with
-    one dimension or none, and
-    those with fewer than SMALL elements, are plain: biases and the like are few and sensitive (Markov et al. 2022,
-    CGX). Without `tensors` the vector is one piece, and not plain. Raises ValueError for shapes that do not add up to
-    n.
+    one dimension or none, and those with fewer than SMALL elements, are plain: biases and the like are few and
+    sensitive (Markov et al. 2022, CGX). Without `tensors` the vector is one piece, and not plain. Raises ValueError for
+    shapes that do not add up to n.
     """
     if n < 0:
         raise ValueError(f"a vector of {n} elements")

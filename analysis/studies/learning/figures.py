@@ -40,7 +40,11 @@ def accuracy_figures(known: Known) -> list[Figure]:
             caption = (
                 f"Accuracy of every evaluation, {drawn.rate}: lines are medians over runs of different seeds, bands "
                 "contain all these runs"
-                + (", with straight lines between evaluations." if column == "seconds" else ".")
+                + (
+                    " at times when half of them or more train; between evaluations lines are straight."
+                    if column == "seconds"
+                    else "."
+                )
                 + " If bands overlap, the tables say whether the wires differ over these seeds."
                 + drawn.more
             )  # fmt: skip
