@@ -16,7 +16,7 @@ import pytest
 from kernels.allreduce.catalog import get
 from kernels.allreduce.instruments.candidates import classes
 from kernels.allreduce.simulator import carry_out
-from tests.launch import run_mpi
+from tests.launch import libraries, run_mpi
 from tests.mpi.programs import conformance
 
 PROGRAM = conformance.__file__
@@ -293,7 +293,8 @@ def test_identify_tells_on_what_the_bits_depend(n, library, env, follows, tmp_pa
     assert "bits change with" in text and "1 of 7 calls" in text
 
 
-@pytest.mark.parametrize("library", ["mpich", pytest.param("openmpi", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@libraries
 def test_a_dependence_put_into_a_library_is_found_and_no_other(library):
     run = run_mpi(4, ["tests/mpi/programs/library_dependence.py", "1", "7"], library, timeout=250)
     assert run.returncode == 0, run.stderr

@@ -96,6 +96,7 @@ def test_the_other_library_sends_the_same(tmp_path):
     assert compared(read_program(tmp_path / "plan.json"), tmp_path / "run", 3) >= 15
 
 
+@pytest.mark.slow
 def test_two_ranks_choose_a_sharding_for_lookups_like_those_of_a_run(tmp_path):
     """The same choice on both ranks, whose hash is that of another sharding on one rank."""
     sizes = "tables=3 rows=100..300 pooling=2..3 width=6 batch=40 micro=8 hidden=8 ranks=2 guarantee=layout"
