@@ -15,8 +15,12 @@ graph      GraphSAGE on Cora (2 layers, means, 32 hidden): test accuracy, and cl
 margins    a linear classifier and a perceptron with 128 hidden neurons on digits, of which the last layer adds up in
            any order. Test inputs inside the bound of all orders, by type. And at inputs moved onto the boundary between
            their two classes, and from there by small steps, in float32: the largest margin at which drawn orders, and
-           the worst that a search finds (`kernels.sums.worst`), flip a class. Margins are relative to the sum of the
+           the worst that a search finds (`kernels.sums.worst`), flip a class; and the order that their permutation
+           takes after it learned, as published, to misclassify this input. Margins are relative to the sum of the
            magnitudes of all terms of both classes
+layers     the same perceptron, of which both layers add up in any order, at inputs between two test images: the largest
+           margin at which drawn and worst orders give both classes. A worst order moves each hidden neuron where the
+           class that it favours loses
 """
 
 from __future__ import annotations
@@ -27,24 +31,21 @@ from itertools import permutations
 
 import numpy as np
 
+from benchmarks.apps.classifiers import DRAWN, MARGINS, features_of, in_order, of_classes, trained
+from benchmarks.apps.robustness_layers import flipped_twice, logits
 from benchmarks.harness.results import parts_parser, row, run_parts
 from kernels.progress import Progress
 from kernels.sums import worst
 from kernels.tree import unit_roundoff
-from miniapps.learning.samples.images import CLASSES, load
 from miniapps.training.graphs import cora
 
 DIMS, INPUTS, STEP, THRESHOLDS = 5, 10, 1e-12, 20_000  # they scan 3,333 thresholds
 TYPES = ("float64", "float32", "bfloat16")
-MARGINS = np.logspace(-9, -6, 25)  # relative, from the boundary on
-DRAWN = 1000  # orders of each input
+KINDS = ("drawn", "learnt", "worst")
 GRAPHS = 20  # orders of edges, and renumberings of nodes
-HIDDEN, EPOCHS, RATE = 128, 60, 0.05
-
-
-def in_order(terms: np.ndarray) -> np.ndarray:
-    """Sums along the last axis of many orders at once: term by term, each rounded to the type of `terms`."""
-    return np.add.accumulate(terms, axis=-1)[..., -1]
+HIDDEN = 128
+LAYERED = 10  # inputs, at most, of which all hidden neurons are searched
+LEARNING, LEARNING_RATE = 100, 1e-3  # of their permutations, in maximize_loss_fixed_input
 
 
 def published(options: argparse.Namespace) -> list[dict]:
@@ -159,7 +160,8 @@ def margins(options: argparse.Namespace) -> list[dict]:
     """Margins of classes against all orders of the last sum."""
     rows, progress = [], Progress("benchmark", quiet=options.quiet)
     for name, hidden in (("linear", 0), ("perceptron", HIDDEN)):
-        features, weights, biases = trained(hidden)
+        images, network = trained(hidden)
+        features, (weights, biases) = features_of(images, network), network[-1]
         terms = [of_classes(x, weights, biases) for x in features]
         inside = dict.fromkeys(TYPES, 0)
         for each in terms:
@@ -177,7 +179,7 @@ def margins(options: argparse.Namespace) -> list[dict]:
             progress.show((seed / options.inputs + (hidden > 0)) / 2, f"{name}, input {seed}")
             flips.append(flipped(x, weights, biases, seed))
         bound = (terms[0].shape[1] - 1) * unit_roundoff("float32")
-        found = {kind: max(one[kind] for one in flips) for kind in ("drawn", "worst")}
+        found = {kind: max(one[kind] for one in flips) for kind in KINDS}
         for kind, largest in found.items():
             rows.append(
                 row(
@@ -194,64 +196,84 @@ def margins(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def trained(hidden: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(the operands of the last layer for each test image of digits, its weights, its biases), float32, after gradient
-    descent."""
-    import torch
-
-    torch.manual_seed(1)
-    data = load("digits", "", 0)
-    x, test = (
-        torch.from_numpy(images.reshape(len(images), -1) / np.float32(data.largest))
-        for images in (data.images, data.test_images)
-    )
-    labels = torch.from_numpy(data.labels.astype(np.int64))
-    below = [torch.nn.Linear(x.shape[1], hidden), torch.nn.ReLU()] if hidden else []
-    last = torch.nn.Linear(hidden or x.shape[1], CLASSES)
-    model = torch.nn.Sequential(*below, last)
-    steps = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
-    for _ in range(EPOCHS):
-        for rows in torch.randperm(len(x)).split(64):
-            steps.zero_grad()
-            torch.nn.functional.cross_entropy(model(x[rows]), labels[rows]).backward()
-            steps.step()
-    with torch.no_grad():
-        features = torch.nn.Sequential(*below)(test) if hidden else test
-    return features.numpy(), last.weight.detach().numpy(), last.bias.detach().numpy()
-
-
-def of_classes(x: np.ndarray, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
-    """The terms of the sum of each class, float32 (classes, n + 1): products, and the bias."""
-    return np.concatenate([weights * x, biases[:, None]], axis=1)
-
-
 def flipped(x: np.ndarray, weights: np.ndarray, biases: np.ndarray, seed: int) -> dict[str, float]:
-    """The largest margins at which drawn and worst orders flip the class of inputs near x, on the straight line to its
+    """The largest margins at which orders of KINDS flip the class of inputs near x, on the straight line to its
     boundary; 0 if none does."""
-    rng, largest = np.random.default_rng(seed), {"drawn": 0.0, "worst": 0.0}
+    rng = np.random.default_rng(seed)
     exact = [math.fsum(row.tolist()) for row in of_classes(x, weights, biases)]
     top, second = np.argsort(exact)[[-1, -2]]
     across = (weights[top] - weights[second]).astype(np.float64)
     boundary = x - across * (exact[top] - exact[second]) / (across @ across)
     size = sum(math.fsum(np.abs(of_classes(x, weights, biases)[k]).tolist()) for k in (top, second))
+    inputs = []
     for wanted in MARGINS:
         near = (boundary + across * (wanted * size / (across @ across))).astype(np.float32)
-        first, other = of_classes(near, weights, biases)[[top, second]]
-        margin = math.fsum([*first.tolist(), *(-other).tolist()])
+        label, other = top, second
+        terms, others = of_classes(near, weights, biases)[[label, other]]
+        margin = math.fsum([*terms.tolist(), *(-others).tolist()])
         if margin < 0:
-            first, other, margin = other, first, -margin
-        margin /= math.fsum(np.abs([*first, *other]).tolist())
-        orders = rng.permuted(np.tile(np.arange(len(first)), (DRAWN, 1)), axis=1)
-        if margin > largest["drawn"] and (in_order(first[orders]) < in_order(other[orders[::-1]])).any():
-            largest["drawn"] = margin
-        if margin > largest["worst"]:
-            low = worst.search(first, seed=seed).lowest.value
-            if low < worst.search(other, seed=seed).highest.value:
-                largest["worst"] = margin
-    return largest
+            label, terms, others, margin = other, others, terms, -margin
+        inputs.append((margin / math.fsum(np.abs([*terms, *others]).tolist()), near, label, terms, others))
+    inputs.sort(key=lambda each: -each[0])
+
+    def drawn(near, label, terms, others):
+        orders = rng.permuted(np.tile(np.arange(len(terms)), (DRAWN, 1)), axis=1)
+        return (in_order(terms[orders]) < in_order(others[orders[::-1]])).any()
+
+    def learnt(near, label, terms, others):
+        order = np.append(learnt_order(near, weights, biases, label, seed), len(near))
+        return in_order(terms[order]) < in_order(others[order])
+
+    def searched(near, label, terms, others):
+        return worst.search(terms, seed=seed).lowest.value < worst.search(others, seed=seed).highest.value
+
+    kinds = zip(KINDS, (drawn, learnt, searched), strict=True)
+    return {kind: next((margin for margin, *of in inputs if flips(*of)), 0.0) for kind, flips in kinds}
 
 
-PARTS = {"published": published, "learnt": learnt, "graph": graph, "margins": margins}
+def learnt_order(x: np.ndarray, weights: np.ndarray, biases: np.ndarray, label: int, seed: int) -> np.ndarray:
+    """The order of the n terms of an input (n,) that their learnable permutation takes after LEARNING steps that
+    increase the loss of its class; the bias is added last."""
+    import torch
+    from scipy.optimize import linear_sum_assignment
+
+    generator = torch.Generator().manual_seed(seed)
+    terms, bias = torch.from_numpy(x * weights), torch.from_numpy(biases)
+    logits = torch.eye(len(x), requires_grad=True)
+    steps = torch.optim.SGD([logits], lr=LEARNING_RATE)
+    for _ in range(LEARNING):
+        noise = -torch.log(-torch.log(torch.rand(logits.shape, generator=generator)))
+        totals = (terms @ torch.softmax(logits + noise, dim=-1)).sum(dim=1) + bias
+        steps.zero_grad()
+        (-torch.nn.functional.cross_entropy(totals[None], torch.tensor([label]))).backward()
+        steps.step()
+    _, columns = linear_sum_assignment(-logits.detach().numpy(), maximize=True)
+    return np.argsort(columns)
+
+
+def layers(options: argparse.Namespace) -> list[dict]:
+    """Orders of the sums of both layers of the perceptron."""
+    images, network = trained(HIDDEN)
+    progress, found = Progress("benchmark", quiet=options.quiet), []
+    count = min(options.inputs, LAYERED)
+    classes = [int(np.argmax(logits(x, network)[0])) for x in images]
+    for seed in range(count):
+        progress.show(seed / count, f"both layers, input {seed}")
+        other = next(k for k in range(seed + 1, len(images)) if classes[k] != classes[seed])
+        found.append(flipped_twice(images[seed], images[other], network, seed))
+    progress.clear()
+    most = {kind: max(one[kind] for one in found) for kind in ("drawn", "worst", "bound")}
+    return [
+        *(
+            row("layers", f"largest margin that flips, {kind}", most[kind], [one[kind] for one in found])
+            for kind in ("drawn", "worst")
+        ),
+        row("layers", "bound of all orders, largest", most["bound"], [one["bound"] for one in found]),
+        row("layers", "worst / drawn", most["worst"] / most["drawn"]),
+    ]
+
+
+PARTS = {"published": published, "learnt": learnt, "graph": graph, "margins": margins, "layers": layers}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -5,7 +5,9 @@ import argparse
 import numpy as np
 import pytest
 
-from benchmarks.apps.robustness import learnt, of_classes, published
+from benchmarks.apps import robustness, robustness_layers
+from benchmarks.apps.classifiers import of_classes
+from benchmarks.apps.robustness import learnt, learnt_order, published
 
 
 def figures(part):
@@ -33,10 +35,30 @@ def test_the_terms_of_a_class_are_its_products_and_its_bias():
 
 
 def test_an_input_near_its_boundary_is_flipped_by_a_worst_order_and_further_away_by_none(monkeypatch):
-    from benchmarks.apps import robustness
-
     monkeypatch.setattr(robustness, "MARGINS", np.array([1e-8, 1e-3]))
     rng = np.random.default_rng(1)
     x, weights, biases = (rng.normal(size=shape).astype(np.float32) for shape in (20, (3, 20), 3))
     found = robustness.flipped(x, weights, biases, 0)
     assert 0 < found["worst"] < 1e-4 and found["drawn"] < 1e-4
+
+
+def test_their_permutation_moves_every_term_since_it_minimises_the_logits_of_the_identity():
+    rng = np.random.default_rng(1)
+    weights, biases = (rng.normal(size=shape).astype(np.float32) for shape in ((3, 12), 3))
+    for seed in range(3):
+        order = learnt_order(rng.normal(size=12).astype(np.float32), weights, biases, seed, seed)
+        assert sorted(order) == list(range(12)) and not (order == np.arange(12)).any()
+
+
+def test_two_layers_flip_near_the_boundary_and_not_beyond_the_bound(monkeypatch):
+    monkeypatch.setattr(robustness_layers, "MARGINS", np.array([2e-8, 6e-8, 1e-3]))
+    rng = np.random.default_rng(1)
+    network = [
+        tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
+        for shapes in (((6, 20), 6), ((3, 6), 3))
+    ]
+    images = rng.normal(size=(20, 20)).astype(np.float32)
+    classes = [robustness_layers.logits(x, network)[0].argmax() for x in images]
+    other = next(x for x, label in zip(images, classes, strict=True) if label != classes[0])
+    found = robustness_layers.flipped_twice(images[0], other, network, 0)
+    assert 0 < found["worst"] <= found["bound"] < 1e-3 and found["drawn"] <= found["worst"]
