@@ -9,17 +9,29 @@ clusters   k-means with 10 clusters on digits and on Fashion-MNIST, in float32 a
            the cluster of each point, the iterations
 networks   mlp on digits, cnn on Fashion-MNIST, graphsage on Cora, from --seeds starts: the class of each test sample
 coupled    200 steps of turbulence (deck S) from --seeds starts: the iterations of each Poisson solve
+arrivals   cnn and k-means on 4 ranks, added in the order in which messages arrive (--allreduce arrival), and graphsage
+           by 2 threads in the order in which they come (omp atomic): each --launches times, on cores that nothing else
+           of this benchmark uses, beside a busy process for each core, and on one core. Different results, decisions,
+           and Kendall's tau between the ranks and their messages' order of arrival, mean over all reductions
 
-Every problem runs on 1, 2, 3 and 4 ranks without a guarantee, on several ranks in --orders drawn orders of additions
-(--allreduce permuted:seed=K). The analysis `decisions` compares the runs.
+Every problem of the other parts runs on 1, 2, 3 and 4 ranks without a guarantee, on several ranks in --orders drawn
+orders of additions (--allreduce permuted:seed=K). The analysis `decisions` compares the runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.harness.launching import mpirun, output_of
 from benchmarks.harness.results import parts_parser, row, run_parts
@@ -29,6 +41,8 @@ RANKS = (1, 2, 3, 4)
 METHODS = ("cg", "bicgstab", "gmres-mgs")
 LIMIT = 1000  # iterations
 STEPS = 200  # of coupled
+LOADED, ONE_CORE = "busy cores", "one core"
+CONDITIONS = ("free cores", LOADED, ONE_CORE)
 
 
 def solver(options: argparse.Namespace) -> list[dict]:
@@ -62,18 +76,23 @@ def clusters(options: argparse.Namespace) -> list[dict]:
 
 def networks(options: argparse.Namespace) -> list[dict]:
     """Classes of test samples."""
-    common = ["--evaluate-every", "0", "--set", "training.calls=block"]
-    models = {
+    problems = {
+        (name, str(seed)): [*own, "--seed", str(seed)]
+        for name, own in models(options).items()
+        for seed in range(1, options.seeds + 1)
+    }
+    return rows_of("networks", problems, options)
+
+
+def models(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The application and the arguments of each network."""
+    decks = {
         "mlp": ["--deck", "S"],
         "cnn": ["--deck", "M", "--steps", "60", *directory("fashion", options)],
         "graphsage": ["--deck", "graphsage", "--set", "model.hidden=64", "--set", "training.micro=20"],
     }
-    problems = {
-        (name, str(seed)): ["training", *own, *common, "--seed", str(seed)]
-        for name, own in models.items()
-        for seed in range(1, options.seeds + 1)
-    }
-    return rows_of("networks", problems, options)
+    common = ["--evaluate-every", "0", "--set", "training.calls=block"]
+    return {name: ["training", *deck, *common] for name, deck in decks.items()}
 
 
 def coupled(options: argparse.Namespace) -> list[dict]:
@@ -85,6 +104,83 @@ def coupled(options: argparse.Namespace) -> list[dict]:
     return rows_of("coupled", problems, options)
 
 
+def arrivals(options: argparse.Namespace) -> list[dict]:
+    """Orders of arrival of real messages and threads, on idle, busy and too few cores."""
+    known = models(options)
+    points = ["clusters", "--data", "fashion", *directory("fashion", options), "--dtype", "float32"]
+    cases = {
+        "cnn, messages": (4, [*known["cnn"], "--allreduce", "arrival"]),
+        "k-means, messages": (4, [*points, "--set", "clusters.block=512", "--allreduce", "arrival"]),
+        "graphsage, threads": (1, [*known["graphsage"], "--aggregate", "atomic", "--threads", "2"]),
+    }
+    rows, progress = [], Progress("benchmark", quiet=options.quiet)
+    places = [(case, condition) for case in cases for condition in CONDITIONS]
+    for k, (case, condition) in enumerate(places):
+        ranks, (app, *given) = cases[case]
+        one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if condition == ONE_CORE else []
+        if one and not shutil.which("taskset"):
+            continue
+        command = [*one, *mpirun(), "-n", str(ranks), sys.executable, "-m", f"miniapps.{app}", *given]
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            spinning(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
+        ):
+            outs = [Path(scratch, f"run-{number}") for number in range(options.launches)]
+            results = []
+            for number, out in enumerate(outs):
+                progress.show((k + number / len(outs)) / len(places), f"{case}, {condition}")
+                printed = run([*command, "--no-progress"], out)
+                results.append(
+                    next(line for line in printed.splitlines() if line.startswith("FINGERPRINT state="))
+                )
+            compared = differences(Path(scratch))
+            taus = agreement(outs) if ranks > 1 else []
+        what, pairs = f"{case}, {condition}", sum(one["pairs"] for one in compared)
+        differing = sum(one["differing"] for one in compared)
+        rows += [
+            row("arrivals", f"{what}: different results", f"{len(set(results))} of {len(results)}"),
+            row("arrivals", f"{what}: pairs that decide differently", f"{differing} of {pairs}", compared),
+            row(
+                "arrivals",
+                f"{what}: decisions that changed, most",
+                max(one["changed_most"] for one in compared),
+            ),
+        ]
+        if taus:
+            rows.append(row("arrivals", f"{what}: Kendall's tau", statistics.fmean(taus), taus))
+    progress.clear()
+    return rows
+
+
+@contextlib.contextmanager
+def spinning(count: int) -> Iterator[None]:
+    """Beside so many processes that compute all the time."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def agreement(outs: list[Path]) -> list[float]:
+    """Kendall's tau of each run: between ranks, without rank 0, which adds, and the order in which their messages
+    arrived; mean over its reductions."""
+    from scipy.stats import kendalltau
+
+    from miniapps.trace import read
+    from miniapps.trace.schema import rank_file
+
+    found = []
+    for out in outs:
+        orders = read(out / rank_file(0)).tables["order"]["ranks"][:, 1:]
+        found.append(
+            statistics.fmean(kendalltau(np.arange(orders.shape[1]), order).statistic for order in orders)
+        )
+    return found
+
+
 def directory(data: str, options: argparse.Namespace) -> list[str]:
     """The option for the directory of a data set that does not come with this suite."""
     return ["--data-dir", options.data_dir] if data == "fashion" and options.data_dir else []
@@ -93,10 +189,6 @@ def directory(data: str, options: argparse.Namespace) -> list[str]:
 def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argparse.Namespace) -> list[dict]:
     """Runs each problem, and compares its runs. `problems`: {(kind, name): application and its arguments}; the problems
     of a kind are counted together."""
-    from analysis.load.frames import load
-    from analysis.overview import Overview
-    from analysis.studies.decisions.study import STUDY
-
     rows, compared, refused = [], [], {}
     progress = Progress("benchmark", quiet=options.quiet)
     for k, ((kind, name), (app, *given)) in enumerate(problems.items()):
@@ -111,9 +203,7 @@ def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argp
             except Refused as error:
                 refused[f"{kind}, {name}"] = str(error)
                 continue
-            found = STUDY.read(Overview(load([scratch])), None).rows
-            found = found.drop(columns=["app", "family"]).assign(kind=kind, problem=name)
-            compared += found.astype(object).where(found.notna(), None).to_dict("records")
+            compared += [{**one, "kind": kind, "problem": name} for one in differences(Path(scratch))]
     progress.clear()
     groups: dict[tuple[str, str, str], list[dict]] = {}
     for one in compared:
@@ -135,24 +225,41 @@ def rows_of(part: str, problems: dict[tuple[str, str], list[str]], options: argp
     return rows
 
 
+def differences(scratch: Path) -> list[dict]:
+    """What the analysis finds of all runs below a directory: a row for each decision and factor."""
+    from analysis.load.frames import load
+    from analysis.overview import Overview
+    from analysis.studies.decisions.study import STUDY
+
+    found = STUDY.read(Overview(load([scratch])), None).rows.drop(columns=["app", "family"])
+    return found.astype(object).where(found.notna(), None).to_dict("records")
+
+
 class Refused(RuntimeError):
     """A problem that an application refuses; the sentence."""
 
 
-def run(command: list[str], out: Path) -> None:
-    """One run. Raises Refused for bad input, RuntimeError for any other failure; a check that fails is no failure."""
+def run(command: list[str], out: Path) -> str:
+    """The output of one run. A check that fails is no failure. Raises Refused for bad input, RuntimeError for any other
+    failure."""
     try:
-        output_of([*command, "--out", str(out)], cwd=None)
+        return output_of([*command, "--out", str(out)], cwd=None)
     except RuntimeError as error:
         text = str(error)
         if " ended with 3:" in text:  # a solve that does not converge
-            return
+            return text
         if " ended with 2:" in text:
             raise Refused(text.strip().splitlines()[-1]) from error
         raise
 
 
-PARTS = {"solver": solver, "clusters": clusters, "networks": networks, "coupled": coupled}
+PARTS = {
+    "solver": solver,
+    "clusters": clusters,
+    "networks": networks,
+    "coupled": coupled,
+    "arrivals": arrivals,
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -166,6 +273,7 @@ def main(argv: list[str] | None = None) -> None:
         "--seeds", type=int, default=5, help="drawn starts of a problem (default %(default)s)"
     )
     parser.add_argument("--orders", type=int, default=2, help="drawn orders on several ranks (%(default)s)")
+    parser.add_argument("--launches", type=int, default=6, help="of each case of arrivals (%(default)s)")
     parser.add_argument(
         "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
     )

@@ -37,7 +37,12 @@ from benchmarks.harness.results import add_quiet, machine, report, save
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
 SAME = {"float": WIDEST, "fp8": ("fp8",), "Table-1": ("table:n=1",), "Fastest": ("fastest",),
         "AdaPrec": ("adaprec",)}  # fmt: skip
-MORE = {"L-GreCo": ("lgreco",), "cautious": ("cautious",), "int4 with rotation": ("int4:rotate=on",)}
+MORE = {
+    "L-GreCo": ("lgreco",),
+    "cautious": ("cautious",),
+    "int4 with rotation": ("int4:rotate=on",),
+    "e3m0": ("e3m0",),
+}
 FIXED = ("float", "fp8", "Table-1", "int4 with rotation")  # wires, of which the best is the one to beat
 CLAIMS = (("fp8", "float"), ("Table-1", "float"), ("Fastest", "float"), ("AdaPrec", "float"),
           ("AdaPrec", "Fastest"))  # fmt: skip
@@ -155,8 +160,8 @@ def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]
 
 def accuracies(known: Trainings, links: str) -> list[dict]:
     """For each family a row for each name of SAME and MORE with runs: mean accuracy at the end over seeds, the accuracy
-    of each, what the best fixed wire of the family has more (paired by seed, with its interval), and mean seconds and
-    steps of training."""
+    of each and their standard deviation, what the best fixed wire of the family has more (paired by seed, with its
+    interval), and mean seconds and steps of training."""
     rows = []
     complete = known.runs[known.runs["complete"].to_numpy()]
     for family, runs in complete.groupby("family", sort=False):
@@ -174,6 +179,7 @@ def accuracies(known: Trainings, links: str) -> list[dict]:
             rows.append({
                 "links": links, "family": family, "what": name, "published": PUBLISHED.get(name), "seeds": len(own),
                 "accuracy": float(own["accuracy"].mean()), "accuracies": own["accuracy"].tolist(),
+                "sd": float(own["accuracy"].std(ddof=1)) if len(own) > 1 else None,
                 "best_fixed": best, "regret": _number(lost, "mean"), "regret_low": _number(lost, "low"),
                 "regret_high": _number(lost, "high"), "seconds": float(own["seconds"].mean()),
                 "steps": float(own["steps"].mean()),

@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from benchmarks.apps.decisions import agreement
 from miniapps.trace import read
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
@@ -51,6 +53,14 @@ def test_orders_of_arrival_are_replayed(tmp_path):
     first = clusters(3, tmp_path / "a", "--allreduce", "arrival")
     again = clusters(3, tmp_path / "b", "--allreduce", "arrival", "--replay", str(tmp_path / "a"))
     assert first == again and decided(tmp_path / "a", 3) == decided(tmp_path / "b", 3)
+
+
+def test_orders_of_arrival_are_between_the_order_of_ranks_and_its_reverse(tmp_path):
+    clusters(4, tmp_path / "run", "--allreduce", "arrival")
+    orders = read(tmp_path / "run" / "rank-00000.h5").tables["order"]["ranks"]
+    assert (np.sort(orders, axis=1) == np.arange(4)).all() and (orders[:, 0] == 0).all()
+    (tau,) = agreement([tmp_path / "run"])
+    assert -1 <= tau <= 1
 
 
 def test_the_bits_of_any_processor(tmp_path):
