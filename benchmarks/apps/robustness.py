@@ -12,15 +12,15 @@ learnt     the gradient of their learnable permutation, relative to that of one 
 graph      GraphSAGE on Cora (2 layers, means, 32 hidden): test accuracy, and classes that change when edges are added
            up in drawn orders; and accuracy where the ends of edges are renumbered and the features are not, as in
            their networks of graphs
-margins    a linear classifier and a perceptron with 128 hidden neurons on digits, of which the last layer adds up in
-           any order. Test inputs inside the bound of all orders, by type. And at inputs moved onto the boundary between
-           their two classes, and from there by small steps, in float32: the largest margin at which drawn orders, and
-           the worst that a search finds (`kernels.sums.worst`), flip a class; and the order that their permutation
-           takes after it learned, as published, to misclassify this input. Margins are relative to the sum of the
-           magnitudes of all terms of both classes
-layers     the same perceptron, of which both layers add up in any order, at inputs between two test images: the largest
-           margin at which drawn and worst orders give both classes. A worst order moves each hidden neuron where the
-           class that it favours loses
+margins    a linear classifier, a perceptron with 128 hidden neurons, and a network with 8 channels of 3 x 3 and pooling,
+           on digits, of which the last layer adds up in any order. Test inputs inside the bound of all orders, by type.
+           And at inputs moved onto the boundary between their two classes, and from there by small steps, in float32:
+           the largest margin at which drawn orders, and the worst that a search finds (`kernels.sums.worst`), flip a
+           class; and the order that their permutation takes after it learned, as published, to misclassify this input.
+           Margins are relative to the sum of the magnitudes of all terms of both classes
+layers     the perceptron, of which both layers add up in any order, at inputs between two test images: the largest
+           margin at which drawn and worst orders give both classes. A worst order moves each hidden neuron to where
+           the other class gains
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from itertools import permutations
 
 import numpy as np
 
-from benchmarks.apps.classifiers import DRAWN, MARGINS, features_of, in_order, of_classes, trained
+from benchmarks.apps.classifiers import CLASSIFIERS, DRAWN, MARGINS, in_order, of_classes, trained
 from benchmarks.apps.robustness_layers import flipped_twice, logits
 from benchmarks.harness.results import parts_parser, row, run_parts
 from kernels.progress import Progress
@@ -43,7 +43,6 @@ DIMS, INPUTS, STEP, THRESHOLDS = 5, 10, 1e-12, 20_000  # they scan 3,333 thresho
 TYPES = ("float64", "float32", "bfloat16")
 KINDS = ("drawn", "learnt", "worst")
 GRAPHS = 20  # orders of edges, and renumberings of nodes
-HIDDEN = 128
 LAYERED = 10  # inputs, at most, of which all hidden neurons are searched
 LEARNING, LEARNING_RATE = 100, 1e-3  # of their permutations, in maximize_loss_fixed_input
 
@@ -159,9 +158,9 @@ def graph(options: argparse.Namespace) -> list[dict]:
 def margins(options: argparse.Namespace) -> list[dict]:
     """Margins of classes against all orders of the last sum."""
     rows, progress = [], Progress("benchmark", quiet=options.quiet)
-    for name, hidden in (("linear", 0), ("perceptron", HIDDEN)):
-        images, network = trained(hidden)
-        features, (weights, biases) = features_of(images, network), network[-1]
+    for k, name in enumerate(CLASSIFIERS):
+        classifier = trained(name)
+        features, (weights, biases) = classifier.features, classifier.network[-1]
         terms = [of_classes(x, weights, biases) for x in features]
         inside = dict.fromkeys(TYPES, 0)
         for each in terms:
@@ -176,7 +175,7 @@ def margins(options: argparse.Namespace) -> list[dict]:
             )
         flips = []
         for seed, x in enumerate(features[: options.inputs]):
-            progress.show((seed / options.inputs + (hidden > 0)) / 2, f"{name}, input {seed}")
+            progress.show((seed / options.inputs + k) / len(CLASSIFIERS), f"{name}, input {seed}")
             flips.append(flipped(x, weights, biases, seed))
         bound = (terms[0].shape[1] - 1) * unit_roundoff("float32")
         found = {kind: max(one[kind] for one in flips) for kind in KINDS}
@@ -253,7 +252,8 @@ def learnt_order(x: np.ndarray, weights: np.ndarray, biases: np.ndarray, label: 
 
 def layers(options: argparse.Namespace) -> list[dict]:
     """Orders of the sums of both layers of the perceptron."""
-    images, network = trained(HIDDEN)
+    perceptron = trained("perceptron")
+    images, network = perceptron.images, perceptron.network
     progress, found = Progress("benchmark", quiet=options.quiet), []
     count = min(options.inputs, LAYERED)
     classes = [int(np.argmax(logits(x, network)[0])) for x in images]
