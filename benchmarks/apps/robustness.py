@@ -12,8 +12,8 @@ learnt     the gradient of their learnable permutation, relative to that of one 
 graph      GraphSAGE on Cora (2 layers, means, 32 hidden): test accuracy, and classes that change when edges are added
            up in drawn orders; and accuracy where the ends of edges are renumbered and the features are not, as in
            their networks of graphs
-margins    a linear classifier, a perceptron with 128 hidden neurons, and a network with 8 channels of 3 x 3 and pooling,
-           on digits, of which the last layer adds up in any order. Test inputs inside the bound of all orders, by type.
+margins    a linear classifier, a perceptron with 128 hidden neurons, and a network with 8 channels of 3 x 3, on digits,
+           of which the last layer adds up in any order. Test inputs inside the bound of all orders, by type.
            And at inputs moved onto the boundary between their two classes, and from there by small steps, in float32:
            the largest margin at which drawn orders, and the worst that a search finds (`kernels.sums.worst`), flip a
            class; and the order that their permutation takes after it learned, as published, to misclassify this input.
