@@ -138,6 +138,20 @@ def test_a_tensor_as_one_cell_has_one_table(text):
         assert same(decoded(text, data, cells), back)
 
 
+@pytest.mark.parametrize("text", WHOLE)
+@pytest.mark.parametrize(
+    "factors", [(2.0**-149, 2.0**-60, 1e-3, 1.0, 3.0, 2.0**60), (1.0, 2.0**-30, 2.0**9, np.inf)]
+)
+def test_the_table_of_a_tensor_whose_numbers_rise_is_that_of_the_largest(text, factors):
+    with np.errstate(invalid="ignore"):
+        x = np.concatenate([numbers("normal", 4096) * np.float32(factor) for factor in factors])
+    for rising in (x, x[::-1].copy()):
+        cells = cells_of(len(x), [(len(factors), 4096)], whole=True)
+        expected, back = defined(text, rising, cells)
+        data = encoded(text, rising, cells)
+        assert data.tobytes() == expected and same(decoded(text, data, cells), back)
+
+
 @every
 @pytest.mark.parametrize("offset", [1, 2, 3])
 def test_the_address_changes_nothing(text, offset):
