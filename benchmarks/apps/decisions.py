@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -117,14 +116,8 @@ def arrivals(options: argparse.Namespace) -> list[dict]:
     places = [(case, condition) for case in cases for condition in CONDITIONS]
     for k, (case, condition) in enumerate(places):
         ranks, (app, *given) = cases[case]
-        one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if condition == ONE_CORE else []
-        if one and not shutil.which("taskset"):
-            continue
-        command = [*one, *mpirun(), "-n", str(ranks), sys.executable, "-m", f"miniapps.{app}", *given]
-        with (
-            tempfile.TemporaryDirectory() as scratch,
-            spinning(len(os.sched_getaffinity(0)) if condition == LOADED else 0),
-        ):
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", f"miniapps.{app}", *given]
+        with tempfile.TemporaryDirectory() as scratch, on_cores(condition):
             outs = [Path(scratch, f"run-{number}") for number in range(options.launches)]
             results = []
             for number, out in enumerate(outs):
@@ -153,12 +146,16 @@ def arrivals(options: argparse.Namespace) -> list[dict]:
 
 
 @contextlib.contextmanager
-def spinning(count: int) -> Iterator[None]:
-    """Beside so many processes that compute all the time."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+def on_cores(condition: str) -> Iterator[None]:
+    """What starts here has all cores, beside a process on each that computes all the time, or one core."""
+    own = os.sched_getaffinity(0)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in own if condition == LOADED]
+    if condition == ONE_CORE:
+        os.sched_setaffinity(0, {min(own)})
     try:
         yield
     finally:
+        os.sched_setaffinity(0, own)
         for process in busy:
             process.kill()
             process.wait()
