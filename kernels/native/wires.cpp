@@ -10,7 +10,6 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "kernels.hpp"
 
@@ -247,27 +246,6 @@ FPNA_INLINE void count_bins(const Bins &bins, std::size_t m, i64 (&total)[BINS])
     for (int b = 0; b < BINS; ++b) total[b] += counts[0][b] + counts[1][b] + counts[2][b] + counts[3][b];
 }
 
-// Counts m elements of any number in one pass over memory; returns the largest magnitude, and counts nothing more behind one
-// that is not finite. Bins begin at least_bin(the largest): where it rises, counts move down, and the lowest are added.
-FPNA_INLINE int count_all(const float *x, std::size_t m, Bins &bins, i64 (&total)[BINS]) {
-    int largest = 0, least = least_bin(0);
-    for (std::size_t first = 0; first < m; first += CELL) {
-        const std::size_t part = std::min(m - first, CELL);
-        largest = std::max(largest, largest_magnitude(x + first, part));
-        if (largest >= INFINITE) break;
-        if (const int risen = least_bin(largest) - least; risen > 0) {
-            for (int b = 1; b < BINS; ++b) {
-                const i64 count = std::exchange(total[b], 0);
-                total[std::max(b - risen, 0)] += count;
-            }
-            least += risen;
-        }
-        find_bins(x + first, part, least, bins);
-        count_bins(bins, part, total);
-    }
-    return largest;
-}
-
 // The percentiles of m elements, so many of them in each bin, as bfloat16.
 template <int ENTRIES>
 FPNA_INLINE void percentiles(const i64 (&total)[BINS], std::size_t m, int least, unsigned short *table) {
@@ -348,10 +326,15 @@ FPNA_INLINE void encode_table(const float *x, std::size_t m, u8 *out) {
     unsigned short table[ENTRIES];
     float middle[ENTRIES];
     Bins bins;
-    i64 total[BINS] = {};
-    const int largest = count_all(x, m, bins, total), least = least_bin(largest);
+    const int largest = largest_magnitude(x, m), least = least_bin(largest);
     const bool finite = largest < INFINITE;
     if (finite) {
+        i64 total[BINS] = {};
+        for (std::size_t first = 0; first < m; first += CELL) {
+            const std::size_t part = std::min(m - first, CELL);
+            find_bins(x + first, part, least, bins);
+            count_bins(bins, part, total);
+        }
         percentiles<ENTRIES>(total, m, least, table);
         for (int j = 0; j + 1 < ENTRIES; ++j)
             middle[j] = (widen(bfloat16{table[j]}) + widen(bfloat16{table[j + 1]})) * 0.5f;
