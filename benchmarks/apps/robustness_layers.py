@@ -10,7 +10,7 @@ from kernels.tree import unit_roundoff
 
 
 def logits(x: np.ndarray, network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """(the outputs (classes,) of an image, the magnitudes of the terms of each), in float64, of which the rounding is
+    """(the outputs (classes,) of an image, the sums of the magnitudes of their terms), in float64, whose rounding is
     far below all margins here."""
     (below, biases_below), (weights, biases) = (
         (w.astype(np.float64), b.astype(np.float64)) for w, b in network
@@ -21,7 +21,7 @@ def logits(x: np.ndarray, network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 def flipped_twice(a: np.ndarray, b: np.ndarray, network: Network, seed: int) -> dict[str, float]:
     """The largest margins at which drawn and worst orders of both layers give two classes, of images between a and b,
-    which have other classes; 0 if none does. And `bound`, above which no order flips the class there."""
+    which have other classes; 0 if none does. And `bound`, above which, to first order, no order flips."""
     top = int(np.argmax(logits(a, network)[0]))
     a, b = a.astype(np.float64), b.astype(np.float64)
     low, high = 0.0, 1.0  # the class of a, and another one
@@ -87,8 +87,8 @@ def drawn_flips(x: np.ndarray, network: Network, top: int, second: int, rng: np.
 
 
 def bound_of_layers(x: np.ndarray, network: Network, top: int, second: int) -> float:
-    """(n - 1) u of the magnitudes of each sum, those of hidden neurons multiplied by what they add to the margin;
-    relative to the magnitudes of the terms of both classes."""
+    """The bound of all orders to first order in u: (n - 1) u of the magnitudes of each sum, times the weight of a
+    hidden neuron in the margin. Relative to the magnitudes of the terms of both classes."""
     (below, biases_below), (weights, _) = network
     u = unit_roundoff("float32")
     sizes = np.abs(of_classes(x, below, biases_below).astype(np.float64)).sum(axis=1)
