@@ -229,9 +229,9 @@ def run(options: argparse.Namespace) -> Answer:
         )
     if first.fit.freedom:
         notes.append(
-            f"Note: steps that the calibration ran whole took {first.fit.work:.2f} times the work of their replays and "
-            f"{first.fit.messages:.2f} times the messages; prices have these factors, and the interval the error that "
-            f"remains, {first.fit.error:.1%}."
+            f"Note: steps that the calibration ran whole took {first.fit.kernels:.2f} times the kernels of their "
+            f"replays, {first.fit.rest:.2f} times what is between them and {first.fit.messages:.2f} times the "
+            f"messages; prices have these factors, and the interval the error that remains, {first.fit.error:.1%}."
         )
     notes.append(
         "Note: kernels, between (lines of the program, copies, views), messages that add to the step and waiting for "

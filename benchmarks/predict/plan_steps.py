@@ -5,7 +5,8 @@ mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guar
 Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each round times
 some steps of every plan, in another order. A step begins when fixed work takes every rank about as long as its
 shortest, and counts if it does so after the step, too. Beyond `ROUNDS` only plans with few such steps are timed. A
-plan's time is the median over these steps, or over all if it has fewer than `FEWEST`.
+plan's time is the median over these steps, or over all if it has fewer than `FEWEST`. `quantum` is how long the fixed
+work took before and after them: clocks of processors change, and it says how fast they ran.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from miniapps.calibrate.noise import Quiet
 from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
+from miniapps.system.quantum import own_core
 
 HELD = 20  # plans in memory at once
 ROUNDS = 10
@@ -44,10 +46,10 @@ def made(comm, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
 
 @dataclass
 class Timed:
-    """(wall seconds, CPU seconds of this rank's thread) of the steps of a plan, and whether each was undisturbed on all
-    ranks."""
+    """(wall seconds, CPU seconds of this rank's thread, seconds of a quantum of work) of the steps of a plan, and
+    whether each was undisturbed on all ranks."""
 
-    seconds: list[tuple[float, float]] = field(default_factory=list)
+    seconds: list[tuple[float, float, float]] = field(default_factory=list)
     good: list[bool] = field(default_factory=list)
 
     def visit(self, comm, quiet: Quiet, step: Callable[[], object]) -> None:
@@ -56,15 +58,16 @@ class Timed:
             step()
         count, begun = len(self.seconds), time.perf_counter()
         while not comm.bcast(len(self.seconds) >= count + FEWEST and time.perf_counter() - begun > SECONDS):
-            before = quiet.wait(PATIENCE_S)
+            before, quantum = quiet.wait(PATIENCE_S), own_core.last
             wall, cpu = time.perf_counter(), time.thread_time()
             step()
-            self.seconds.append((time.perf_counter() - wall, time.thread_time() - cpu))
+            taken = time.perf_counter() - wall, time.thread_time() - cpu
             self.good.append(quiet.now() and before)
+            self.seconds.append((*taken, (quantum + own_core.last) / 2e9))
 
     @property
     def middle(self) -> np.ndarray:
-        """(2,) median seconds, wall and CPU time."""
+        """(3,) median seconds: wall and CPU time, and a quantum."""
         good = np.array(self.good)
         return np.median(np.array(self.seconds)[good if good.sum() >= FEWEST else slice(None)], axis=0)
 
@@ -96,8 +99,9 @@ def main() -> None:
     every = comm.gather(found)
     if comm.rank == 0:
         means = np.mean(every, axis=0)
-        wall, cpu = np.max(every, axis=0)[:, 0], means[:, 1]
-        print(json.dumps({"wall": wall.tolist(), "cpu": cpu.tolist(), "undisturbed": shares}))
+        wall, cpu, quantum = np.max(every, axis=0)[:, 0], means[:, 1], means[:, 2]
+        found = {"wall": wall, "cpu": cpu, "quantum": quantum}
+        print(json.dumps({name: each.tolist() for name, each in found.items()} | {"undisturbed": shares}))
 
 
 if __name__ == "__main__":

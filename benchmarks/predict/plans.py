@@ -1,8 +1,12 @@
-"""Prices drawn plans from calibrated kernels and messages, then runs them: no plan ran before its price was written.
+"""Prices drawn plans from calibrated kernels and messages, and runs them: no price has seen a run of its plan.
 
-For each model and number of ranks: calibrate with the space (other draws of it), price the drawn plans, run all of
-them; calibrate and run in LAUNCHES launches each. A step is that of a `Learner`, the program and Adam, or of the
-trainer of DLRM. Four ranks share two cores, or have four nodes of namespaces with links of two rates (`plan-nodes`).
+For each model and number of ranks: calibrate with the space (other draws of it), and run the drawn plans, in turn,
+LAUNCHES times, so that both meet the machine in the same states; then price the plans from the calibrations alone. A
+step is that of a `Learner`, the program and Adam, or of the trainer of DLRM. Four ranks share two cores, or have four
+nodes of namespaces with links of two rates (`plan-nodes`).
+
+The clocks of processors change from minute to minute. "wall" and "cpu" compare times as they were, and "wall at one
+clock" brings those of each run to the clock of the calibration, by the quanta of work that both recorded.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.predict.reading.launches import read_calibrations
 from benchmarks.predict.nodes import LINKS, NODES, asleep, job
-from benchmarks.predict.rounds import LAUNCHES, apart, calibrated, mean_error, prices, start
+from benchmarks.predict.rounds import apart, calibrated, mean_error, prices, start
 from jobs.cluster import cluster
 from kernels.progress import Progress
 
@@ -31,10 +36,11 @@ SPACES = {
 RANKS = (1, 2, 4)
 OVER_NODES = ("gpt", "unet", "dlrm")
 CLOCKS = ("wall", "cpu")
+ONE_CLOCK = "wall at one clock"
 
 
 def plans(options) -> list[dict]:
-    """A row per model, number of ranks, clock; and a row per clock over all on as many ranks as there are cores."""
+    """A row per model, number of ranks and clock; and a row per clock over all on as many ranks as there are cores."""
     rows: list[dict] = []
     progress = Progress("predict", quiet=options.quiet)
     names = options.model or SPACES
@@ -47,7 +53,7 @@ def plans(options) -> list[dict]:
             )
     progress.clear()
     cores = len(os.sched_getaffinity(0))
-    for clock in CLOCKS:
+    for clock in (*CLOCKS, ONE_CLOCK):
         own = [row for row in rows if row["clock"] == clock and row["ranks"] <= cores]
         rows.append(summary("all", clock, 0, [each for row in own for each in row["raw"]],
                             [each for row in own for each in row["unpriced"]]))  # fmt: skip
@@ -78,7 +84,7 @@ def plan_nodes(options) -> list[dict]:
 def of_model(
     scratch: Path, name: str, ranks: int, what: str, options, run: Callable[[list[str], int], str]
 ) -> list[dict]:
-    """Calibrates, prices and runs the plans of one model on a number of ranks; returns a row per clock. `run(words,
+    """Calibrates, runs and prices the plans of one model on a number of ranks; returns a row per clock. `run(words,
     ranks)`: the output of a command on all ranks."""
     from miniapps.calibrate.plans import drawing, space_of
     from miniapps.partition.pricing.program import program_of
@@ -87,7 +93,6 @@ def of_model(
 
     scratch.mkdir()
     text = f"{SPACES[name]} ranks={ranks}"
-    calibrations = calibrated(scratch, text, ranks, options, run)
     rng, space = np.random.default_rng([7, ranks]), space_of(text)
     drawn = list(dict.fromkeys(str(space.draw(rng)) for _ in range(options.plans)))
     files = []
@@ -96,15 +101,21 @@ def of_model(
         program = program_of(*prepared(one)[:2], one.level, each) if own is None else own.program(one)
         files.append(scratch / f"{number}.json")
         files[-1].write_bytes(to_json(program))
+    calibrations, launches = [], []
+    for calibration in calibrated(scratch, text, ranks, options, run):
+        calibrations.append(calibration)
+        steps = run(["benchmarks.predict.plan_steps", "--quiet", *drawn], ranks)
+        launches.append(json.loads(_last_object(steps)))
     priced = {clock: prices(files, calibrations, clock) for clock in CLOCKS}
-    launches = [
-        json.loads(_last_object(run(["benchmarks.predict.plan_steps", "--quiet", *drawn], ranks)))
-        for _ in range(LAUNCHES)
-    ]
+    [pooled] = read_calibrations(calibrations)
+    for launch in launches:
+        ratios = pooled.quantum / np.array(launch["quantum"])
+        launch[ONE_CLOCK] = (ratios * launch["wall"]).tolist()
+    priced[ONE_CLOCK] = priced["wall"]
     return [
-        summary(what, clock, ranks, compared(drawn, priced[clock]["plans"], launches, clock),
-                [{key: row[key] for key in ("title", "reason")} for row in priced[clock]["unpriced"]])
-        for clock in CLOCKS
+        summary(what, clock, ranks, compared(drawn, own["plans"], launches, clock),
+                [{key: row[key] for key in ("title", "reason")} for row in own["unpriced"]])
+        for clock, own in priced.items()
     ]  # fmt: skip
 
 
@@ -123,6 +134,7 @@ def compared(
         {"plan": plan, "predicted_s": by[plan]["p50_s"], "low_s": by[plan]["p10_s"], "high_s": by[plan]["p90_s"],
          "measured_s": [each[clock][k] for each in launches],
          "undisturbed": [each["undisturbed"][k] for each in launches],
+         "quantum_s": [each["quantum"][k] for each in launches],
          "extrapolated": by[plan]["extrapolated"]}
         for k, plan in enumerate(drawn)
         if plan in by  # the others are `unpriced`

@@ -67,7 +67,7 @@ def of_model(scratch: Path, name: str, ranks: int, options) -> list[dict]:
     scratch.mkdir()
     model = models.model(name)
     sizes = " ".join(word for word in SPACES[name].split()[1:] if "=" in word)
-    calibrations = calibrated(scratch, f"{name} {sizes} ranks={ranks}", ranks, options)
+    calibrations = list(calibrated(scratch, f"{name} {sizes} ranks={ranks}", ranks, options))
     rng, space = np.random.default_rng([SEED, ranks]), space_of(f"{name} {sizes} ranks={ranks}")
     texts: dict[tuple[int, str], dict[str, str]] = {}  # of each choice, {plan: recipe and mesh}
     files = []

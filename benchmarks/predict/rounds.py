@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -46,15 +46,15 @@ def start(words: list[str], ranks: int = 0) -> str:
 
 def calibrated(
     scratch: Path, plans: str, ranks: int, options, run: Callable[[list[str], int], str] = start
-) -> list[str]:
-    """Calibrates in LAUNCHES launches with the space `plans` of plans; returns their directories below `scratch`.
-    `run(words, ranks)`: the output of a command on all ranks."""
+) -> Iterator[str]:
+    """Calibrates in LAUNCHES launches with the space `plans` of plans; yields the directory of each, below `scratch`,
+    when it is there. `run(words, ranks)`: the output of a command on all ranks."""
     parts = [word for part in ("programs", "collectives", "noise") for word in ("--what", part)]
-    found = [str(scratch / f"calibration-{number}") for number in range(LAUNCHES)]
-    for out in found:
+    for number in range(LAUNCHES):
+        out = str(scratch / f"calibration-{number}")
         run(["miniapps.calibrate", "--budget", str(options.budget), *parts, "--plan", plans, "--programs",
              str(options.programs), "--no-progress", "--out", out], ranks)  # fmt: skip
-    return found
+        yield out
 
 
 def prices(files: Sequence[Path], calibrations: Sequence[str], clock: str) -> dict[str, list[dict]]:

@@ -44,7 +44,7 @@ def of_ranks(scratch: Path, ranks: int, options) -> list[dict]:
 
     scratch.mkdir()
     sizes = " ".join(word for word in SPACES["dlrm"].split()[1:] if "=" in word)
-    calibrations = calibrated(scratch, f"dlrm {sizes} ranks={ranks}", ranks, options)
+    calibrations = list(calibrated(scratch, f"dlrm {sizes} ranks={ranks}", ranks, options))
     rng = np.random.default_rng([SEED, ranks])
     drawn_of: dict[tuple[int, str], dict[str, str]] = {}  # of each choice, {plan: sharding}
     files: list[Path] = []

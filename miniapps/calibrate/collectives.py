@@ -2,12 +2,13 @@
 
 The time of a rank alone is local work, which the trace of any run on one rank contains; the additional time of ranks
 together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
-not, so several contributions are a separate case. Before each call a rank reads other memory (BETWEEN) and writes its
-contributions again, as in a step of training. Else contributions and buffers of messages would still be in caches.
-Beside the time, the trace states the
-work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes and between them, here and on other
-rank counts over the same number of nodes, so that the analysis, which knows no schedules, can transfer a fitted cost
-to these counts.
+not, so several contributions are a separate case. Before each call a rank reads other memory (BETWEEN, LEAST) and
+writes its contributions again, as in a step of training. Else contributions, buffers of messages and the code that
+sends them would still be in caches: a reduction of one number then takes a tenth of its time in a step.
+
+Beside the time, the trace states the work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes
+and between them, here and on other rank counts over the same number of nodes, so that the analysis, which knows no
+schedules, can transfer a fitted cost to these counts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
-BETWEEN = 8  # bytes that a rank reads between two reductions, for each of the vector
+# Bytes that a rank reads between two messages: for each of the vector, and at least, more than a second-level cache.
+BETWEEN, LEAST = 8, 1 << 23
 ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
 ENCODED_LENGTHS = (1, 4096, 524288)
 PLANNED = ("library", "direct", "block-tree", "direct in exact")  # reductions of plans, by guarantee
@@ -133,7 +135,7 @@ def other_memory(nbytes: int) -> np.ndarray:
 def between(values: np.ndarray, written: np.ndarray, nbytes: int) -> Callable[[], None]:
     """What a rank does between two messages of a vector of `nbytes`: reads other memory, and writes the `values` to
     send."""
-    other = other_memory(BETWEEN * nbytes)
+    other = other_memory(max(BETWEEN * nbytes, LEAST))
 
     def work() -> None:
         other.max()

@@ -11,13 +11,16 @@ interpreter is no such work: from process to process it takes up to a fifth long
 from __future__ import annotations
 
 import time
+from bisect import insort
 
 import numpy as np
 
 SUMS, LENGTH = 100, 2048  # work of a quantum, about 0.05 ms: float32 sums of arrays of this length
 LINE = 64  # bytes of a line of the cache, which an operand should not straddle
 TRIES = 3  # of a quantum: after other work the first one finds its data in no cache
-LONGER = 1.25  # a quantum beyond so many times the shortest was disturbed
+# A quantum beyond LONGER times a short one was disturbed; a share SHORT of all quanta of a process is shorter than that.
+# The shortest of all is a rare moment of a fast clock: half of the others may take a quarter longer.
+LONGER, SHORT = 1.25, 0.1
 
 
 def _array() -> np.ndarray:
@@ -41,16 +44,18 @@ def quantum() -> int:
 
 
 class Core:
-    """The core of this process. `shortest`: nanoseconds of the shortest quantum so far."""
+    """The core of this process. `last`: nanoseconds of the last quantum."""
 
     def __init__(self) -> None:
-        self.shortest = float("inf")
+        self.last = 0
+        self._taken: list[int] = []  # sorted
 
     def undisturbed(self) -> bool:
-        """Whether a quantum takes about as long as the shortest one so far."""
-        taken = quantum()
-        self.shortest = min(self.shortest, taken)
-        return taken <= LONGER * self.shortest
+        """Whether a quantum takes about as long as a short one so far."""
+        self.last = quantum()
+        insort(self._taken, self.last)
+        return self.last <= LONGER * self._taken[int(SHORT * len(self._taken))]
 
 
-undisturbed = Core().undisturbed
+own_core = Core()
+undisturbed = own_core.undisturbed

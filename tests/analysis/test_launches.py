@@ -57,3 +57,23 @@ def test_launches_on_different_machines_are_refused():
     first, other = (launch(name, 1.0, environment={"cpu": cpu}) for name, cpu in (("a", "old"), ("b", "new")))
     with pytest.raises(TraceError, match=r"a and b: calibrations on 2 ranks .* differ in cpu: old .*new"):
         pooled([first, other])
+
+
+def test_times_are_brought_to_one_clock_by_the_quanta_of_the_launches():
+    """A launch on a clock that is a tenth slower says the same as the others."""
+    known = [
+        launch(name, factor, quantum=factor * 50e-6) for name, factor in (("a", 1.0), ("b", 1.1), ("c", 1.2))
+    ]
+    found, one = pooled(known), known[1]
+    assert found.quantum == pytest.approx(55e-6)
+    assert found.cases["seconds"].to_numpy() == pytest.approx(one.cases["seconds"].to_numpy())
+    assert found.cases["spread"].to_numpy() == pytest.approx(0.0, abs=1e-9)
+    assert found.steps == ((STEP, pytest.approx(1.1e-3)),) and found.step_spread == pytest.approx(
+        0.0, abs=1e-9
+    )
+    assert found.delays == pytest.approx(np.full(9, 1.1))
+
+
+def test_launches_without_quanta_keep_their_times():
+    found = pooled([launch("a", 1.0), launch("b", 1.2, quantum=50e-6)])
+    assert found.step_spread == pytest.approx(np.log(1.2) / np.sqrt(2)) and np.isnan(found.quantum)

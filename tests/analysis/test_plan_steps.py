@@ -1,4 +1,4 @@
-"""Prices of plans beside whole steps that the calibration ran: factors of work and messages, and what remains."""
+"""Prices of plans beside whole steps that the calibration ran: factors of their parts, and what remains."""
 
 from dataclasses import replace
 
@@ -11,18 +11,22 @@ from tests.analysis.plan_runs import elements, program
 from tests.analysis.test_plans import measured
 
 
-def test_the_factors_of_work_and_messages_are_found():
+def test_the_factors_of_kernels_rest_and_messages_are_found():
     rng = np.random.default_rng(0)
-    work, messages = rng.uniform(1, 10, 30), rng.uniform(1, 10, 30)
-    found = whole_of(work, messages, (1.1 * work + 1.6 * messages) * np.exp(0.03 * rng.standard_normal(30)))
-    assert found.work == pytest.approx(1.1, abs=0.04) and found.messages == pytest.approx(1.6, abs=0.06)
-    assert 0.02 < found.error < 0.045 and found.freedom == 28
+    parts = rng.uniform(1, 10, (40, 3))
+    found = whole_of(parts, parts @ [1.1, 0.7, 1.6] * np.exp(0.03 * rng.standard_normal(40)))
+    assert found.kernels == pytest.approx(1.1, abs=0.04) and found.rest == pytest.approx(0.7, abs=0.05)
+    assert found.messages == pytest.approx(1.6, abs=0.06)
+    assert 0.02 < found.error < 0.045 and found.freedom == 37
 
 
 def test_few_steps_say_nothing_and_steps_without_messages_nothing_of_messages():
-    assert whole_of([1.0] * (FEWEST - 1), [1.0] * (FEWEST - 1), [3.0] * (FEWEST - 1)) == Whole()
-    found = whole_of([1.0, 2.0, 3.0, 4.0], [0.0] * 4, [1.2, 2.4, 3.6, 4.8])
-    assert found.work == pytest.approx(1.2, rel=0.01) and found.messages == pytest.approx(1.0)
+    assert whole_of(np.ones((FEWEST - 1, 3)), [3.0] * (FEWEST - 1)) == Whole()
+    work = np.arange(1.0, 5.0)
+    found = whole_of(np.outer(work, [1.0, 0.0, 0.0]), 1.2 * work)
+    assert found.kernels == pytest.approx(1.2, rel=0.01) and (found.rest, found.messages) == pytest.approx(
+        (1, 1)
+    )
     assert found.freedom == 3
 
 

@@ -145,12 +145,15 @@ class Prices:
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
                 quiet = float(laid.quiet.wall[0])
-                exposed = float(laid.costs.sum(axis=0).mean()) + laid.exposed
+                rest = float(laid.rest.sum(axis=(0, 1)).mean())
+                messages_s = float(laid.costs.sum(axis=0).mean()) + laid.exposed
                 noise_rng, rng = np.random.default_rng(0).spawn(2)
                 noisy = self._noisy(laid, calibration, program.size, noise_rng, rng, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
-                rows.append(((quiet - exposed) * longer, exposed * longer, seconds))
-            self._wholes[about] = whole_of(*np.array(rows, float).reshape(-1, 3).T)
+                parts = np.array([quiet - rest - messages_s, rest, messages_s])
+                rows.append((*(longer * parts), seconds))
+            steps = np.array(rows, float).reshape(-1, 4)
+            self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1])
         return self._wholes[about]
 
     def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:

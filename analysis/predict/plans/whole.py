@@ -1,7 +1,8 @@
 """How far prices of whole steps are off, from steps that a calibration ran with all ranks.
 
-A kernel in a step with others, and a message among kernels, may take longer than alone. A factor of the work and one of
-the messages are fitted to the calibration's steps, by least squares of the relative error. Both begin at 1 (ridge
+A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
+long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
+far off count little (soft L1: the first steps of a process may take half as long again). All factors begin at 1 (ridge
 regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price.
 """
 
@@ -12,17 +13,20 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
+from scipy.optimize import minimize
 
 FEWEST = 4  # steps to fit the factors to
-NEAR, USUAL = 0.3, 0.05  # standard deviations: of a factor around 1, of a step's price
+USUAL = 0.05  # standard deviation of a step's price
+NEAR = 0.3, 0.5, 1.0  # standard deviations of the factors of kernels, rest and messages around 1
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Factors of the `work` of a step, waiting included, and of its `messages`; `error`: standard deviation of the
-    logarithm of what a step takes beside its price, with `freedom` degrees; 0: unknown."""
+    """Factors of the `kernels` of a step, waiting included, of the `rest` of its work, and of its `messages`; `error`:
+    standard deviation of the logarithm of what a step takes beside its price, with `freedom` degrees; 0: unknown."""
 
-    work: float = 1.0
+    kernels: float = 1.0
+    rest: float = 1.0
     messages: float = 1.0
     error: float = 0.0
     freedom: int = 0
@@ -31,20 +35,21 @@ class Whole:
 UNFITTED = Whole()
 
 
-def whole_of(work: Sequence[float], messages: Sequence[float], measured: Sequence[float]) -> Whole:
-    """The factors for steps with these (n,) seconds of `work` and `messages`, which took `measured` seconds (n,)."""
+def whole_of(parts: np.ndarray, measured: Sequence[float]) -> Whole:
+    """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,)."""
     if len(measured) < FEWEST:
         return UNFITTED
-    design = np.column_stack([work, messages]) / np.asarray(measured, float)[:, None]
-    weights = np.eye(2) * USUAL / NEAR
-    factors = np.linalg.lstsq(
-        np.vstack([design, weights]), np.append(np.ones(len(design)), np.diag(weights)), rcond=None
-    )[0]
-    factors = np.maximum(factors, 0.0)
+    design = parts / np.asarray(measured, float)[:, None]
+
+    def loss(factors: np.ndarray) -> float:
+        off = (design @ factors - 1.0) / USUAL
+        return float(2.0 * (np.sqrt(1.0 + off**2) - 1.0).sum() + (((factors - 1.0) / NEAR) ** 2).sum())
+
+    factors = minimize(loss, np.ones(3), bounds=[(0.0, None)] * 3).x
     freedom = len(design) - np.linalg.matrix_rank(design)
     off = np.log(np.maximum(design @ factors, 1e-6))
-    of_work, of_messages = factors.tolist()
-    return Whole(of_work, of_messages, float(np.sqrt((off**2).sum() / freedom)), int(freedom))
+    kernels, rest, messages = factors.tolist()
+    return Whole(kernels, rest, messages, float(np.sqrt((off**2).sum() / freedom)), int(freedom))
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:
@@ -56,7 +61,8 @@ def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: in
         if error > 0 and seconds > 0:
             if key not in draws:
                 draws[key] = _generator(seed, key).standard_normal(replays)
-            factors += seconds / whole * np.expm1(error * draws[key])
+            # Without the last term the mean over many kernels would be longer than their times.
+            factors += seconds / whole * np.expm1(error * draws[key] - error**2 / 2)
     return factors
 
 

@@ -15,6 +15,7 @@ from analysis.groups import calibrates
 from analysis.load.guard import read_run
 from analysis.predict.reading.cores import cores_of
 from analysis.predict.reading.measured import hash_of_run
+from miniapps.system.quantum import LONGER, SHORT
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
 from miniapps.untrusted import Refused
@@ -30,7 +31,6 @@ TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
 DISTURBED = "disturbed "  # before the name of a disturbed work
-LONGER = 1.25  # a quantum beyond so many times the shortest of its rank: something else used the core
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Calibration:
     trace does not say. `steps`: programs that all ranks ran, and the median of a step's seconds; `step_spread`:
     standard deviation of its logarithm between rounds or launches, of all programs; NaN if none was run in two.
     `undisturbed`: share of all calls before and after which a quantum of work was short; a case that has such calls is
-    timed by them alone."""
+    timed by them alone. `quantum`: seconds of a quantum, median over all ranks; NaN if none was recorded. Clocks of
+    processors change, and it says how fast they ran."""
 
     path: str
     size: int
@@ -58,6 +59,7 @@ class Calibration:
     steps: tuple[tuple[Program, float], ...] = ()
     step_spread: float = float("nan")
     undisturbed: float = 1.0
+    quantum: float = float("nan")
 
     @property
     def hash(self) -> str:
@@ -94,7 +96,7 @@ class Calibration:
 def read_calibration(path: str | os.PathLike) -> Calibration:
     """The calibration in the directory `path`. Raises TraceError for another kind of run, an unfinished one, or a time
     that is negative or not finite."""
-    pieces, noise, first = [], {}, None
+    pieces, quanta, noise, first = [], [], {}, None
     environments = []
     programs: dict[str, Program] = {}
     for trace in read_run(path, tables=["events", "values", "choices"]):
@@ -105,8 +107,9 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
             raise TraceError(f"{path}: the calibration did not finish; calibrate again")
         first = head if head["rank"] == 0 else first
         environments.append(head.get("environment", {}))
-        samples, noise[head["rank"]] = _of_rank(trace)
+        samples, own_quanta, noise[head["rank"]] = _of_rank(trace)
         pieces.append(samples)
+        quanta.append(own_quanta)
         programs |= _programs(trace)
     assert first is not None
     samples = pd.concat(pieces, ignore_index=True)
@@ -131,6 +134,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
+        float(pd.concat(quanta).median()),
     )
 
 
@@ -166,8 +170,9 @@ def _entry(environment: Mapping[str, object], key: str) -> object:
     return value
 
 
-def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
-    """(a row per call of one rank, with its time and parameters; the rank's noise windows)."""
+def _of_rank(trace) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+    """(a row per call of one rank, with its time and parameters; seconds of its quanta that were short; its noise
+    windows)."""
     names = np.array(trace.names, object)
     events, values = trace.tables["events"], trace.tables["values"]
     kinds = trace.attributes.get("regions", {})
@@ -187,7 +192,9 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
             "seconds": (events["end"] - events["start"]) / 1e9,
         }
     )
-    by_quanta = _disturbed(calls["region"] == QUANTUM, calls["seconds"], events["end"])
+    is_quantum = calls["region"] == QUANTUM
+    quanta = calls["seconds"][is_quantum]
+    by_quanta = _disturbed(is_quantum, calls["seconds"], events["end"])
     told = calls["region"].str.startswith(DISTURBED)
     calls["disturbed"] = np.where(calls["region"].str.contains("@", regex=False), told, by_quanta)
     calls["kind"] = calls["region"].map(kinds)
@@ -197,7 +204,8 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
     )
     # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
-    return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares
+    calls = calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"])
+    return calls, quanta[quanta <= LONGER * quanta.quantile(SHORT)], shares
 
 
 def _disturbed(quantum: pd.Series, seconds: pd.Series, end: np.ndarray) -> np.ndarray:
@@ -206,7 +214,7 @@ def _disturbed(quantum: pd.Series, seconds: pd.Series, end: np.ndarray) -> np.nd
         return np.zeros(len(quantum), bool)
     order = np.argsort(end[quantum], kind="stable")
     at, taken = end[quantum][order], seconds[quantum].to_numpy()[order]
-    bad = taken > LONGER * taken.min()
+    bad = taken > LONGER * np.quantile(taken, SHORT)
     after = np.searchsorted(at, end)
     return bad[np.maximum(after - 1, 0)] | bad[np.minimum(after, len(bad) - 1)]
 
