@@ -18,7 +18,7 @@ import numpy as np
 SUMS, LENGTH = 100, 2048  # work of a quantum, about 0.05 ms: float32 sums of arrays of this length
 LINE = 64  # bytes of a line of the cache, which an operand should not straddle
 TRIES = 3  # of a quantum: after other work the first one finds its data in no cache
-# A quantum beyond LONGER times a short one was disturbed; a share SHORT of all quanta of a process is shorter than that.
+# A quantum beyond LONGER times a short one was disturbed; a share SHORT of a process' quanta is shorter than that one.
 # The shortest of all is a rare moment of a fast clock: half of the others may take a quarter longer.
 LONGER, SHORT = 1.25, 0.1
 

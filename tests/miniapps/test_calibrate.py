@@ -170,6 +170,7 @@ def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
         assert main(APP, argv, MPI.COMM_SELF) == 0
         read = read_calibration(out)
         assert 0.3 < read.undisturbed < 0.7
+        assert read.quantum == pytest.approx(1e-4)  # of those that nothing disturbed
         seconds = read.cases["seconds"].tolist()
         assert all(each < 0.01 for each in seconds) if cases == 3 else min(seconds) < 0.01 < max(seconds)
 
