@@ -146,11 +146,11 @@ class Prices:
                     continue
                 quiet = float(laid.quiet.wall[0])
                 rest = float(laid.rest.sum(axis=(0, 1)).mean())
-                messages_s = float(laid.costs.sum(axis=0).mean()) + laid.exposed
+                sent = float(laid.costs.sum(axis=0).mean()) + laid.exposed
                 noise_rng, rng = np.random.default_rng(0).spawn(2)
                 noisy = self._noisy(laid, calibration, program.size, noise_rng, rng, np.ones(ROUGH))
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
-                parts = np.array([quiet - rest - messages_s, rest, messages_s])
+                parts = np.array([quiet - rest - sent, rest, sent])
                 rows.append((*(longer * parts), seconds))
             steps = np.array(rows, float).reshape(-1, 4)
             self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1])

@@ -134,7 +134,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
-        float(pd.concat(quanta).median()),
+        max(float(pd.concat(quanta).median()), TICK_S),  # NaN stays NaN
     )
 
 
