@@ -35,7 +35,7 @@ class Whole:
 UNFITTED = Whole()
 
 
-def whole_of(parts: np.ndarray, measured: Sequence[float]) -> Whole:
+def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray) -> Whole:
     """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,)."""
     if len(measured) < FEWEST:
         return UNFITTED
