@@ -42,7 +42,7 @@ def test_the_processor_has_the_flags_of_proc_cpuinfo():
     flags = next(line for line in lines if line.startswith("flags")).split()
     own = environment.processor().flags.split()
     known = {"pni" if flag == "sse3" else flag for flag in own}
-    assert known and known <= set(flags)
+    assert known and known <= set(flags) | {"avx10"}  # which a kernel older than the processor does not list
     assert {flag for flag in flags if flag.startswith(("avx", "fma", "amx"))} <= known | {
         "avx512_vp2intersect"
     }

@@ -15,7 +15,6 @@ from analysis.groups import calibrates
 from analysis.load.guard import read_run
 from analysis.predict.reading.cores import cores_of
 from analysis.predict.reading.measured import hash_of_run
-from miniapps.system.quantum import LONGER, SHORT
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
 from miniapps.untrusted import Refused
@@ -31,6 +30,8 @@ TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
 DISTURBED = "disturbed "  # before the name of a disturbed work
+# A quantum beyond so many times a short one, than which this share of its rank's are shorter: something else used the core
+LONGER, SHORT = 1.25, 0.1
 
 
 @dataclass(frozen=True)
