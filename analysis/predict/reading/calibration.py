@@ -30,7 +30,7 @@ TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
 DISTURBED = "disturbed "  # before the name of a disturbed work
-# A quantum beyond so many times a short one, than which this share of its rank's are shorter: something else used the core
+# A quantum beyond LONGER times a short one, than which a share SHORT of its rank's is shorter: another used the core
 LONGER, SHORT = 1.25, 0.1
 
 
