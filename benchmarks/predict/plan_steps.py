@@ -3,10 +3,10 @@
 mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guarantee=none" ...
 
 Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each round times
-some steps of every plan, in another order. A step begins when fixed work takes every rank about as long as its
-shortest, and counts if it does so after the step, too. Beyond `ROUNDS` only plans with few such steps are timed. A
-plan's time is the median over these steps, or over all if it has fewer than `FEWEST`. `quantum` is how long the fixed
-work took before and after them: clocks of processors change, and it says how fast they ran.
+some steps of every plan, in another order. A step begins when a fixed quantum of work is short on every
+rank, and counts if it is short after the step, too. Beyond `ROUNDS` only plans with few such steps are timed. A
+plan's time is the median over these steps, or over all if it has fewer than `FEWEST`. `quantum` is how long the quanta
+before and after them took: clocks of processors change, and it says how fast they ran.
 """
 
 from __future__ import annotations

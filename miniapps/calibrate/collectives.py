@@ -4,7 +4,7 @@ The time of a rank alone is local work, which the trace of any run on one rank c
 together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
 not, so several contributions are a separate case. Before each call a rank reads other memory (BETWEEN, LEAST) and
 writes its contributions again, as in a step of training. Else contributions, buffers of messages and the code that
-sends them would still be in caches: a reduction of one number then takes a tenth of its time in a step.
+sends them would still be in caches, and a short message would take a fraction of its time in a step.
 
 Beside the time, the trace states the work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes
 and between them, here and on other rank counts over the same number of nodes, so that the analysis, which knows no
