@@ -5,8 +5,8 @@ mpirun -n 2 python -m benchmarks.predict.plan_steps "gpt dp width=64 data=2 guar
 Shared processors are slower for seconds or minutes at a time. So all plans are held in memory, and each round times
 some steps of every plan, in another order. A step begins when a fixed quantum of work is short on every
 rank, and counts if it is short after the step, too. Beyond `ROUNDS` only plans with few such steps are timed. A
-plan's time is the median over these steps, or over all if it has fewer than `FEWEST`. `quantum` is how long the quanta
-before and after them took: clocks of processors change, and it says how fast they ran.
+plan's time is the median over these steps, or over all if it has fewer than `FEWEST`. `chain` is how long
+a fixed number of cycles took before them: clocks of processors change, and it says how fast they ran.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from miniapps.calibrate.noise import Quiet
 from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
-from miniapps.system.quantum import own_core
+from miniapps.system.quantum import chain
 
 HELD = 20  # plans in memory at once
 ROUNDS = 10
@@ -46,7 +46,7 @@ def made(comm, text: str) -> tuple[Callable[[], object], Callable[[], None]]:
 
 @dataclass
 class Timed:
-    """(wall seconds, CPU seconds of this rank's thread, seconds of a quantum of work) of the steps of a plan, and
+    """(wall seconds, CPU seconds of this rank's thread, seconds of a chain of cycles) of the steps of a plan, and
     whether each was undisturbed on all ranks."""
 
     seconds: list[tuple[float, float, float]] = field(default_factory=list)
@@ -58,16 +58,16 @@ class Timed:
             step()
         count, begun = len(self.seconds), time.perf_counter()
         while not comm.bcast(len(self.seconds) >= count + FEWEST and time.perf_counter() - begun > SECONDS):
-            before, quantum = quiet.wait(PATIENCE_S), own_core.last
+            cycles, before = chain() / 1e9, quiet.wait(PATIENCE_S)
             wall, cpu = time.perf_counter(), time.thread_time()
             step()
             taken = time.perf_counter() - wall, time.thread_time() - cpu
             self.good.append(quiet.now() and before)
-            self.seconds.append((*taken, (quantum + own_core.last) / 2e9))
+            self.seconds.append((*taken, cycles))
 
     @property
     def middle(self) -> np.ndarray:
-        """(3,) median seconds: wall and CPU time, and a quantum."""
+        """(3,) median seconds: wall and CPU time, and a chain."""
         good = np.array(self.good)
         return np.median(np.array(self.seconds)[good if good.sum() >= FEWEST else slice(None)], axis=0)
 
@@ -99,8 +99,7 @@ def main() -> None:
     every = comm.gather(found)
     if comm.rank == 0:
         means = np.mean(every, axis=0)
-        wall, cpu, quantum = np.max(every, axis=0)[:, 0], means[:, 1], means[:, 2]
-        found = {"wall": wall, "cpu": cpu, "quantum": quantum}
+        found = {"wall": np.max(every, axis=0)[:, 0], "cpu": means[:, 1], "chain": means[:, 2]}
         print(json.dumps({name: each.tolist() for name, each in found.items()} | {"undisturbed": shares}))
 
 

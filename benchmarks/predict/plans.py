@@ -6,7 +6,7 @@ step is that of a `Learner`, the program and Adam, or of the trainer of DLRM. Fo
 nodes of namespaces with links of two rates (`plan-nodes`).
 
 The clocks of processors change from minute to minute. "wall" and "cpu" compare times as they were, and "wall at one
-clock" brings those of each run to the clock of the calibration, by the quanta of work that both recorded.
+clock" brings those of each run to the clock of the calibration, by a fixed number of cycles that both timed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def of_model(
     priced = {clock: prices(files, calibrations, clock) for clock in CLOCKS}
     [pooled] = read_calibrations(calibrations)
     for launch in launches:
-        ratios = pooled.quantum / np.array(launch["quantum"])
+        ratios = pooled.chain / np.array(launch["chain"])
         launch[ONE_CLOCK] = (ratios * launch["wall"]).tolist()
     priced[ONE_CLOCK] = priced["wall"]
     return [
@@ -134,7 +134,7 @@ def compared(
         {"plan": plan, "predicted_s": by[plan]["p50_s"], "low_s": by[plan]["p10_s"], "high_s": by[plan]["p90_s"],
          "measured_s": [each[clock][k] for each in launches],
          "undisturbed": [each["undisturbed"][k] for each in launches],
-         "quantum_s": [each["quantum"][k] for each in launches],
+         "chain_s": [each["chain"][k] for each in launches],
          "extrapolated": by[plan]["extrapolated"]}
         for k, plan in enumerate(drawn)
         if plan in by  # the others are `unpriced`

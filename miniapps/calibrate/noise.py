@@ -12,13 +12,13 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from miniapps.system.quantum import quantum, undisturbed
+from miniapps.system.quantum import chain, quantum, undisturbed
 from miniapps.trace.schema import OTHER
 from miniapps.trace.writer import Tracer
 
 WINDOW_S = 0.001
 LOOK_S = 0.001  # between two readings of the CPU clock, each of which needs a system call
-QUANTUM = "quantum"  # region of a quantum, as long as its CPU time
+QUANTUM, CHAIN = "quantum", "chain"  # regions, as long as their CPU time
 
 
 def windows(comm, seconds: float) -> np.ndarray:
@@ -69,10 +69,11 @@ class Quiet:
 
 
 def record_quantum(tracer: Tracer) -> None:
-    """Record a quantum (`miniapps.system.quantum`)."""
-    taken = quantum()
-    end = tracer.clock()
-    tracer.interval(tracer.name(QUANTUM, OTHER), end - taken, end)
+    """Record a quantum and a chain (`miniapps.system.quantum`)."""
+    for name, measure in ((QUANTUM, quantum), (CHAIN, chain)):
+        taken = measure()
+        end = tracer.clock()
+        tracer.interval(tracer.name(name, OTHER), end - taken, end)
 
 
 def shares(walls: np.ndarray, used: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -59,13 +59,13 @@ def test_launches_on_different_machines_are_refused():
         pooled([first, other])
 
 
-def test_times_are_brought_to_one_clock_by_the_quanta_of_the_launches():
+def test_times_are_brought_to_one_clock_by_their_chains():
     """A launch on a clock that is a tenth slower says the same as the others."""
     known = [
-        launch(name, factor, quantum=factor * 50e-6) for name, factor in (("a", 1.0), ("b", 1.1), ("c", 1.2))
+        launch(name, factor, chain=factor * 50e-6) for name, factor in (("a", 1.0), ("b", 1.1), ("c", 1.2))
     ]
     found, one = pooled(known), known[1]
-    assert found.quantum == pytest.approx(55e-6)
+    assert found.chain == pytest.approx(55e-6)
     assert found.cases["seconds"].to_numpy() == pytest.approx(one.cases["seconds"].to_numpy())
     assert found.cases["spread"].to_numpy() == pytest.approx(0.0, abs=1e-9)
     assert found.steps == ((STEP, pytest.approx(1.1e-3)),) and found.step_spread == pytest.approx(
@@ -74,6 +74,6 @@ def test_times_are_brought_to_one_clock_by_the_quanta_of_the_launches():
     assert found.delays == pytest.approx(np.full(9, 1.1))
 
 
-def test_launches_without_quanta_keep_their_times():
-    found = pooled([launch("a", 1.0), launch("b", 1.2, quantum=50e-6)])
-    assert found.step_spread == pytest.approx(np.log(1.2) / np.sqrt(2)) and np.isnan(found.quantum)
+def test_launches_without_chains_keep_their_times():
+    found = pooled([launch("a", 1.0), launch("b", 1.2, chain=50e-6)])
+    assert found.step_spread == pytest.approx(np.log(1.2) / np.sqrt(2)) and np.isnan(found.chain)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.predict.plans.price import Prices
-from analysis.predict.plans.whole import FEWEST, Whole, off, whole_of
+from analysis.predict.plans.whole import FEWEST, USUAL, Whole, off, whole_of
 from tests.analysis.plan_runs import elements, program
 from tests.analysis.test_plans import measured
 
@@ -17,7 +17,23 @@ def test_the_factors_of_kernels_rest_and_messages_are_found():
     found = whole_of(parts, parts @ [1.1, 0.7, 1.6] * np.exp(0.03 * rng.standard_normal(40)))
     assert found.kernels == pytest.approx(1.1, abs=0.04) and found.rest == pytest.approx(0.7, abs=0.05)
     assert found.messages == pytest.approx(1.6, abs=0.06)
-    assert 0.02 < found.error < 0.045 and found.freedom == 37
+    assert 0.02 < found.error < 0.045
+    assert found.freedom == pytest.approx(FEWEST + 40 - 3, abs=0.1)  # hardly bound by what they are near
+
+
+def test_the_error_of_a_price_is_not_that_of_the_measured_step():
+    rng = np.random.default_rng(2)
+    parts = rng.uniform(1, 10, (4000, 3))
+    taken = parts.sum(axis=1) * np.exp(0.04 * rng.standard_normal(4000) + 0.03 * rng.standard_normal(4000))
+    assert whole_of(parts, taken).error == pytest.approx(0.05, rel=0.05)
+    assert whole_of(parts, taken, 0.03).error == pytest.approx(0.04, rel=0.05)
+    assert whole_of(parts, taken, 0.2).error == 0.0
+
+
+def test_a_few_steps_that_are_at_their_prices_by_chance_say_little():
+    parts = np.random.default_rng(3).uniform(1, 10, (FEWEST, 3))
+    found = whole_of(parts, parts.sum(axis=1))
+    assert found.error == pytest.approx(USUAL, rel=0.25) and found.freedom > FEWEST
 
 
 def test_few_steps_say_nothing_and_steps_without_messages_nothing_of_messages():
@@ -27,7 +43,7 @@ def test_few_steps_say_nothing_and_steps_without_messages_nothing_of_messages():
     assert found.kernels == pytest.approx(1.2, rel=0.01) and (found.rest, found.messages) == pytest.approx(
         (1, 1)
     )
-    assert found.freedom == 3
+    assert found.freedom == pytest.approx(FEWEST + 4 - 1, abs=0.2)
 
 
 def test_a_price_has_the_factor_and_the_error_of_the_calibrations_steps():

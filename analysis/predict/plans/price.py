@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import log, pi, sqrt
 
 import numpy as np
 
@@ -153,7 +153,10 @@ class Prices:
                 parts = np.array([quiet - rest - sent, rest, sent])
                 rows.append((*(longer * parts), seconds))
             steps = np.array(rows, float).reshape(-1, 4)
-            self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1])
+            # The variance of a median of n numbers over that of one: 1 for one, and pi / 2n for many.
+            share = pi / (2 * max(len(calibration.hashes), 1) + pi - 2)
+            scatter = sqrt(share) * float(np.nan_to_num(calibration.step_spread))
+            self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1], scatter)
         return self._wholes[about]
 
     def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:

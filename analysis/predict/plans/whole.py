@@ -3,13 +3,16 @@
 A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
 long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
 far off count little (soft L1: the first steps of a process may take half as long again). All factors begin at 1 (ridge
-regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price.
+regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price,
+less the scatter of the measured steps themselves. It begins as USUAL, which counts as FEWEST steps (Gelman et al.,
+"Bayesian data analysis", section 3.3): a few steps that lie near their prices by chance say little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from zlib import crc32
 
 import numpy as np
@@ -29,14 +32,15 @@ class Whole:
     rest: float = 1.0
     messages: float = 1.0
     error: float = 0.0
-    freedom: int = 0
+    freedom: float = 0.0
 
 
 UNFITTED = Whole()
 
 
-def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray) -> Whole:
-    """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,)."""
+def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, scatter: float = 0.0) -> Whole:
+    """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,);
+    `scatter`: standard deviation of the logarithm of these."""
     if len(measured) < FEWEST:
         return UNFITTED
     design = parts / np.asarray(measured, float)[:, None]
@@ -46,10 +50,15 @@ def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray) -> Whole
         return float(2.0 * (np.sqrt(1.0 + off**2) - 1.0).sum() + (((factors - 1.0) / NEAR) ** 2).sum())
 
     factors = minimize(loss, np.ones(3), bounds=[(0.0, None)] * 3).x
-    freedom = len(design) - np.linalg.matrix_rank(design)
     off = np.log(np.maximum(design @ factors, 1e-6))
+    known = design.T @ design / USUAL**2
+    fitted = float(
+        np.trace(np.linalg.solve(known + np.diag(np.power(NEAR, -2.0)), known))
+    )  # of the three factors
+    freedom = FEWEST + len(design) - fitted
+    error = (FEWEST * USUAL**2 + float((off**2).sum())) / freedom - scatter**2
     kernels, rest, messages = factors.tolist()
-    return Whole(kernels, rest, messages, float(np.sqrt((off**2).sum() / freedom)), int(freedom))
+    return Whole(kernels, rest, messages, sqrt(max(error, 0.0)), freedom)
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:

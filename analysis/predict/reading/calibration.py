@@ -29,6 +29,7 @@ SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
 TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
+CHAIN = "chain"  # region of a fixed number of cycles
 DISTURBED = "disturbed "  # before the name of a disturbed work
 # A quantum beyond LONGER times a short one, than which a share SHORT of its rank's is shorter: another used the core
 LONGER, SHORT = 1.25, 0.1
@@ -44,8 +45,8 @@ class Calibration:
     trace does not say. `steps`: programs that all ranks ran, and the median of a step's seconds; `step_spread`:
     standard deviation of its logarithm between rounds or launches, of all programs; NaN if none was run in two.
     `undisturbed`: share of all calls before and after which a quantum of work was short; a case that has such calls is
-    timed by them alone. `quantum`: seconds of a quantum, median over all ranks; NaN if none was recorded. Clocks of
-    processors change, and it says how fast they ran."""
+    timed by them alone. `chain`: seconds of a fixed number of cycles, median over all ranks; NaN if none was recorded.
+    Clocks of processors change, and it says how fast they ran."""
 
     path: str
     size: int
@@ -60,7 +61,7 @@ class Calibration:
     steps: tuple[tuple[Program, float], ...] = ()
     step_spread: float = float("nan")
     undisturbed: float = 1.0
-    quantum: float = float("nan")
+    chain: float = float("nan")
 
     @property
     def hash(self) -> str:
@@ -97,7 +98,7 @@ class Calibration:
 def read_calibration(path: str | os.PathLike) -> Calibration:
     """The calibration in the directory `path`. Raises TraceError for another kind of run, an unfinished one, or a time
     that is negative or not finite."""
-    pieces, quanta, noise, first = [], [], {}, None
+    pieces, chains, noise, first = [], [], {}, None
     environments = []
     programs: dict[str, Program] = {}
     for trace in read_run(path, tables=["events", "values", "choices"]):
@@ -108,9 +109,9 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
             raise TraceError(f"{path}: the calibration did not finish; calibrate again")
         first = head if head["rank"] == 0 else first
         environments.append(head.get("environment", {}))
-        samples, own_quanta, noise[head["rank"]] = _of_rank(trace)
+        samples, own, noise[head["rank"]] = _of_rank(trace)
         pieces.append(samples)
-        quanta.append(own_quanta)
+        chains.append(own)
         programs |= _programs(trace)
     assert first is not None
     samples = pd.concat(pieces, ignore_index=True)
@@ -135,7 +136,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
-        max(float(pd.concat(quanta).median()), TICK_S),  # NaN stays NaN
+        max(float(pd.concat(chains).median()), TICK_S),  # NaN stays NaN
     )
 
 
@@ -172,8 +173,7 @@ def _entry(environment: Mapping[str, object], key: str) -> object:
 
 
 def _of_rank(trace) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
-    """(a row per call of one rank, with its time and parameters; seconds of its quanta that were short; its noise
-    windows)."""
+    """(a row per call of one rank, with its time and parameters; seconds of its chains; its noise windows)."""
     names = np.array(trace.names, object)
     events, values = trace.tables["events"], trace.tables["values"]
     kinds = trace.attributes.get("regions", {})
@@ -193,20 +193,19 @@ def _of_rank(trace) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
             "seconds": (events["end"] - events["start"]) / 1e9,
         }
     )
-    is_quantum = calls["region"] == QUANTUM
-    quanta = calls["seconds"][is_quantum]
-    by_quanta = _disturbed(is_quantum, calls["seconds"], events["end"])
+    chains = calls["seconds"][calls["region"] == CHAIN]
+    by_quanta = _disturbed(calls["region"] == QUANTUM, calls["seconds"], events["end"])
     told = calls["region"].str.startswith(DISTURBED)
     calls["disturbed"] = np.where(calls["region"].str.contains("@", regex=False), told, by_quanta)
     calls["kind"] = calls["region"].map(kinds)
     calls["region"] = calls["region"].str.removeprefix(DISTURBED)
-    calls = calls[~calls["region"].isin((SHARE, QUANTUM)) & calls["step"].gt(0)].join(
+    calls = calls[~calls["region"].isin((SHARE, QUANTUM, CHAIN)) & calls["step"].gt(0)].join(
         parameters, on=["repeat", "step"]
     )
     # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
     calls = calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"])
-    return calls, quanta[quanta <= LONGER * quanta.quantile(SHORT)], shares
+    return calls, chains, shares
 
 
 def _disturbed(quantum: pd.Series, seconds: pd.Series, end: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ From launch to launch a program is some per cent faster or slower for as long as
 its cores: memory lies elsewhere (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). One launch
 does not show by how much. So each time is the median over launches, and their spread is that of prices.
 
-The clocks of processors change from minute to minute by up to an eighth, on shared machines for all alike. So the times
-of each launch are brought to one clock first, by the quantum of work that it recorded (`miniapps.system.quantum`).
+The clocks of processors change from minute to minute, on shared machines for all alike. So the times of each launch are
+brought to one clock first, by the fixed number of cycles that it timed (`chain` in `miniapps.system.quantum`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def pooled(launches: Sequence[Calibration]) -> Calibration:
                 f"{first.path} and {other.path}: calibrations on {first.size} ranks count as launches of one; these "
                 f"differ in {'; '.join(wrong)}; give those of one machine and version"
             )
-    quantum = float(np.median([each.quantum for each in launches]))
-    launches = [at_clock(each, quantum) for each in launches]
+    chain = float(np.median([each.chain for each in launches]))
+    launches = [at_clock(each, chain) for each in launches]
     steps, step_spread = _steps(launches)
     return replace(
         first,
@@ -65,14 +65,14 @@ def pooled(launches: Sequence[Calibration]) -> Calibration:
         undisturbed=float(np.mean([each.undisturbed for each in launches])),
         steps=steps,
         step_spread=step_spread,
-        quantum=quantum,
+        chain=chain,
     )
 
 
-def at_clock(calibration: Calibration, quantum: float) -> Calibration:
-    """The calibration with its times as on a processor on which a quantum of work takes `quantum` seconds; as it is, if
-    one of them is not known."""
-    ratio = quantum / calibration.quantum
+def at_clock(calibration: Calibration, chain: float) -> Calibration:
+    """The calibration with its times as on a processor whose clock takes `chain` seconds for a chain; as it is, if one
+    of them is not known."""
+    ratio = chain / calibration.chain
     if isnan(ratio):
         return calibration
     return replace(
@@ -80,7 +80,7 @@ def at_clock(calibration: Calibration, quantum: float) -> Calibration:
         cases=calibration.cases.assign(seconds=ratio * calibration.cases["seconds"]),
         delays=ratio * calibration.delays,
         steps=tuple((program, ratio * seconds) for program, seconds in calibration.steps),
-        quantum=quantum,
+        chain=chain,
     )
 
 
