@@ -1,4 +1,4 @@
-"""The assignment of logical blocks to ranks: contiguous runs, or a random permutation of them."""
+"""The assignment of logical blocks to ranks: contiguous runs, an early and a late one, or a random permutation."""
 
 import heapq
 from collections.abc import Sequence
@@ -11,6 +11,13 @@ def contiguous_owner(count: int, size: int) -> np.ndarray:
     block more than the others."""
     base, extra = divmod(count, size)
     return np.repeat(np.arange(size, dtype=np.int32), [base + (r < extra) for r in range(size)])
+
+
+def zigzag_owner(count: int, size: int) -> np.ndarray:
+    """(count,) int32: of 2 `size` contiguous runs of blocks, rank r owns run r and run 2 `size` - 1 - r. This balances
+    work that grows with the place of a block, as in causal attention."""
+    runs = contiguous_owner(count, 2 * size)
+    return np.minimum(runs, 2 * size - 1 - runs)
 
 
 def owner_of(counts: Sequence[int]) -> np.ndarray:

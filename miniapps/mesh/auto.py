@@ -26,8 +26,8 @@ def choose(config: Any, options: Any, size: int) -> None:
             f"--mesh auto: compares prices, and no price knows the wires that --policy {config.training.policy} will "
             "choose; choose a mesh, or --policy fixed"
         )
-    if config.mesh.map or config.mesh.axes:
-        raise UsageError("--mesh auto: chooses what the axes carry; leave --map and --axes out")
+    if config.mesh.map or config.mesh.axes or config.mesh.owners:
+        raise UsageError("--mesh auto: chooses what the axes carry; leave --map, --axes and --owners out")
     model, sizes = models.model(config.model.name), deck(config)
     names = list(model.RECIPES) if config.mesh.recipe == AUTO else [config.mesh.recipe]
     asking = Asking(

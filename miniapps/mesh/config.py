@@ -77,6 +77,14 @@ class Cuts:
         effect="ownership",
         flag="--map",
     )
+    owners: str = option(
+        "",
+        help="axes of which a rank owns early and late blocks instead of neighbouring ones: tokens=zigzag balances the "
+        "work of causal attention with --attention ring",
+        role="method",
+        effect="ownership",
+        flag="--owners",
+    )
     axes: str = option(
         "",
         help="axes along which the problem is cut, batch,heads,ff; part of the problem's hash; none: from the recipe",

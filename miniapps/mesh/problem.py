@@ -153,7 +153,9 @@ def mesh_of(config, options, size: int) -> Mesh:
     axes = chosen(model, deck(config), names(config))
     recipe = model.RECIPES[config.mesh.recipe]
     carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
-    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks, config.mesh.schedule)
+    return parse(
+        config.mesh.mesh, carriers, size, options.shuffle_blocks, config.mesh.schedule, config.mesh.owners
+    )
 
 
 def names(config) -> list[str]:

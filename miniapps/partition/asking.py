@@ -73,7 +73,7 @@ def asked(options: argparse.Namespace, ranks: int | None = None) -> Asked:
     text = f"{first}={ranks or 2}" if options.mesh is None else options.mesh
     size = prod(sizes_of(text).values()) if ranks is None else ranks
     carried = carriers_of(options.map, text, axes, carriers)
-    mesh = parse(text, carried, size, schedule=options.schedule)
+    mesh = parse(text, carried, size, schedule=options.schedule, owners=options.owners)
     require_blocks(axes, mesh)
     return Asked(problem, deck, names, mesh)
 

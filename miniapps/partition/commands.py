@@ -62,6 +62,7 @@ DOCUMENTS = {
             carrier | text?
             ranks | integer
             least most | integer | blocks per rank
+            owners | text | which ranks own the blocks
             """,
             ),
             rows(
@@ -121,6 +122,7 @@ DOCUMENTS = {
             candidate plan | text | `plan`: the title of its program in `price`, that of another with an equal program
             recipe schedule guarantee attention overlap ordering | text
             mesh | object | {axis: size}
+            zigzag | list of text | axes of which a rank owns early and late blocks
             blocks | object | {axis: number}, with `--search blocks`
             micro_batches | integer
             """,
@@ -215,7 +217,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         metavar="WHAT,...",
         default="mesh",
         help="beside recipes and meshes: blocks, micro-batches, schedule, guarantee (from that of --guarantee on), "
-        "wire, attention, overlap, ordering",
+        "wire, attention, owners, overlap, ordering",
     )
     three.add_argument(
         "--schedule",
@@ -323,6 +325,13 @@ def add_problem(one: argparse.ArgumentParser, cuts: bool = True) -> None:
         "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
     )
     one.add_argument(
+        "--owners",
+        metavar="AXIS=zigzag,...",
+        default="",
+        help="axes of which a rank owns early and late blocks instead of neighbouring ones: tokens=zigzag balances the "
+        "work of causal attention with --attention ring",
+    )
+    one.add_argument(
         "--schedule",
         choices=SCHEDULES,
         default=ONE_EACH,
@@ -423,9 +432,9 @@ def searched(options: argparse.Namespace) -> int:
         told = {
             "candidates": [
                 {"candidate": str(one), "plan": plan, "recipe": one.recipe, "mesh": dict(one.mesh.axes),
-                 "blocks": dict(one.blocks), "micro_batches": one.micro_batches, "schedule": one.mesh.schedule,
-                 "guarantee": one.level, "attention": one.attention, "overlap": one.overlap,
-                 "ordering": one.ordering or usual(one.level)}
+                 "zigzag": list(one.mesh.zigzag), "blocks": dict(one.blocks), "micro_batches": one.micro_batches,
+                 "schedule": one.mesh.schedule, "guarantee": one.level, "attention": one.attention,
+                 "overlap": one.overlap, "ordering": one.ordering or usual(one.level)}
                 for one, plan in found.plans
             ],
             "impossible": [{"candidate": name, "reason": reason} for name, reason in found.impossible],

@@ -16,11 +16,18 @@ ALONE = "s=1:tokens"
         (
             "gpt",
             "tokens,batch",
-            [ALONE, "s=2:tokens", "s=3:tokens/2", "s=4:tokens", "s=2:tokens,d=2:batch"],
+            [
+                ALONE,
+                "s=2:tokens",
+                "s=3:tokens/2",
+                "s=4:tokens",
+                "s=2:tokens,d=2:batch",
+                "s=2:tokens///tokens",
+            ],
             "mpich",
         ),
         ("bert", "tokens,heads,ff", [ALONE, "s=4:tokens/1", "s=2:tokens,m=2:heads+ff"], "mpich"),
-        ("gpt", "tokens,batch", [ALONE, "s=2:tokens", "s=2:tokens,d=2:batch"], "openmpi"),
+        ("gpt", "tokens,batch", [ALONE, "s=2:tokens///tokens", "s=2:tokens,d=2:batch"], "openmpi"),
     ],
 )
 def test_blocks_of_keys_keep_the_bits_on_every_mesh(name, axes, meshes, library):

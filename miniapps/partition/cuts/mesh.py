@@ -10,12 +10,13 @@ from math import prod
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.layout.owners import contiguous_owner, shuffled, zigzag_owner
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.untrusted.program import mesh_text
 
 GPIPE, ONE_EACH, CIRCULAR = SCHEDULES = ("gpipe", "1f1b", "circular")
+CONTIGUOUS, ZIGZAG, IN_TURN = "contiguous", "zigzag", "in turn"  # owners of the blocks of an axis
 LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 
 
@@ -23,15 +24,17 @@ LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 class Mesh:
     """Ranks in a grid, the last axis fastest; `carriers`: (logical axis, axis of the grid that carries it).
 
-    Every rank has all blocks of a logical axis without a carrier. `shuffle`: seed that permutes owners. `schedule`: the
-    order in which a rank computes its stages and micro-batches (`planning.schedule`), one of SCHEDULES; the ranks own
-    stages in turn if it is `circular`, and neighbouring stages otherwise.
+    Every rank has all blocks of a logical axis without a carrier, and neighbouring blocks of one with a carrier; of an
+    axis in `zigzag` early and late ones (`zigzag_owner`). `shuffle`: seed that permutes owners. `schedule`: the order
+    in which a rank computes its stages and micro-batches (`planning.schedule`), one of SCHEDULES; the ranks own stages
+    in turn if it is `circular`.
     """
 
     axes: tuple[tuple[str, int], ...]
     carriers: tuple[tuple[str, str], ...] = ()
     shuffle: int = 0
     schedule: str = "1f1b"
+    zigzag: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return mesh_text(dict(self.axes))
@@ -60,8 +63,9 @@ class Mesh:
         """The place of each block along the carrier, (blocks,); zeros without a carrier."""
         carrier = self.carrier(axis.name)
         size = 1 if carrier is None else self.extent(carrier)
-        in_turn = axis.name == STAGE and self.schedule == CIRCULAR
-        return _owners(axis.blocks, size, self.shuffle, in_turn)
+        if axis.name == STAGE and self.schedule == CIRCULAR:
+            return _owners(axis.blocks, size, self.shuffle, IN_TURN)
+        return _owners(axis.blocks, size, self.shuffle, ZIGZAG if axis.name in self.zigzag else CONTIGUOUS)
 
     def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
         """The blocks of an axis that a rank owns, ascending."""
@@ -102,14 +106,25 @@ def _group(axes: tuple[tuple[str, int], ...], carriers: frozenset[str | None], r
 
 
 @cache
-def _owners(blocks: int, size: int, seed: int, in_turn: bool) -> np.ndarray:
-    return shuffled(np.arange(blocks) % size if in_turn else contiguous_owner(blocks, size), seed)
+def _owners(blocks: int, size: int, seed: int, how: str) -> np.ndarray:
+    found = {
+        CONTIGUOUS: contiguous_owner,
+        ZIGZAG: zigzag_owner,
+        IN_TURN: lambda blocks, size: np.arange(blocks) % size,
+    }
+    return shuffled(found[how](blocks, size), seed)
 
 
 def parse(
-    text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0, schedule: str = "1f1b"
+    text: str,
+    carriers: Mapping[str, str],
+    ranks: int,
+    shuffle: int = 0,
+    schedule: str = "1f1b",
+    owners: str = "",
 ) -> Mesh:
-    """Parses the mesh `data=2,model=2` for `ranks` ranks. Raises UsageError.
+    """Parses the mesh `data=2,model=2` for `ranks` ranks, and the `owners` of blocks, `tokens=zigzag`. Raises
+    UsageError.
 
     `carriers`: {logical axis: axis of the mesh}; pairs whose axis the mesh lacks are ignored.
     """
@@ -131,7 +146,23 @@ def parse(
             )
     require_stages(text, carriers)
     carried = tuple((axis, name) for axis, name in carriers.items() if name in sizes)
-    return Mesh(tuple(sizes.items()), carried, shuffle, schedule)
+    return Mesh(tuple(sizes.items()), carried, shuffle, schedule, zigzag_of(owners, dict(carried)))
+
+
+def zigzag_of(text: str, carriers: Mapping[str, str]) -> tuple[str, ...]:
+    """The axes whose owners `--owners tokens=zigzag` names zigzag. Raises UsageError."""
+    found = pairs(text, "--owners", "tokens=zigzag")
+    for axis, how in found.items():
+        if how not in (CONTIGUOUS, ZIGZAG):
+            raise UsageError(f"--owners {text}: {how!r} is not {CONTIGUOUS} or {ZIGZAG}")
+        if axis == STAGE:
+            raise UsageError(
+                f"--owners {text}: --schedule says which ranks own the stages; leave {STAGE} out"
+            )
+        if axis not in carriers:
+            carried = ", ".join(name for name in carriers if name != STAGE) or "nothing"
+            raise UsageError(f"--owners {text}: the mesh carries no axis {axis}; it carries {carried}")
+    return tuple(axis for axis, how in found.items() if how == ZIGZAG)
 
 
 def require_stages(text: str, carriers: Mapping[str, str]) -> None:

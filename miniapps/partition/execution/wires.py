@@ -14,7 +14,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError, meets
 from kernels.wires import PLAIN
-from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.mesh import ZIGZAG, Mesh
 from miniapps.partition.cuts.steps import Plan, Reduce, Step
 from miniapps.partition.planning.early import gradient_sums
 
@@ -76,6 +76,7 @@ def bound_to(mesh: Mesh, level: str) -> str:
         if size > 1:
             carried = sorted(axis for axis, carrier in mesh.carriers if carrier == name)
             texts.append(f"{name}={size} ({' '.join(carried)})")
+    texts += [f"{axis} {ZIGZAG}" for axis in sorted(mesh.zigzag)]
     return ", ".join([*texts, *([f"shuffled by {mesh.shuffle}"] if mesh.shuffle else [])]) or "one rank"
 
 

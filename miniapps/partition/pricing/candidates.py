@@ -1,6 +1,6 @@
 """All ways to use a number of ranks for a model: recipes and meshes, and on request blocks, micro-batches, schedules of
-pipelines, guarantees, wires of gradients, how attention reaches cut keys, which messages begin early, and orderings of
-other sums."""
+pipelines, guarantees, wires of gradients, how attention reaches cut keys, which tokens a rank of a ring owns, which
+messages begin early, and orderings of other sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernels.guarantees import LEVELS, ChoiceError, meets
 from kernels.wires import LOSSY, PLAIN
 from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, AxisError
-from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, parse, require_blocks
+from miniapps.partition.cuts.mesh import SCHEDULES, ZIGZAG, Mesh, parse, require_blocks
 from miniapps.partition.cuts.steps import STAGE
 from miniapps.partition.execution.orderings import require_ordering, usual
 from miniapps.partition.execution.wires import require_wire
@@ -27,7 +27,7 @@ from miniapps.partition.pricing.space import shares
 from miniapps.untrusted.program import mesh_text
 
 DIMENSIONS = (
-    "mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire", "attention", "overlap", "ordering",
+    "mesh", "blocks", "micro-batches", "schedule", "guarantee", "wire", "attention", "owners", "overlap", "ordering",
 )  # fmt: skip
 # Words of other searches, with what to search instead.
 REFUSED = {
@@ -140,19 +140,23 @@ def _every(
         staged = STAGE in carriers and ranks > 1
         schedules = SCHEDULES if staged and "schedule" in search else (schedule,)
         ways = ATTENTION if "attention" in search and _cuts_keys(model, deck, carriers) else (attention,)
+        owners = ("", f"{model.KEYS}={ZIGZAG}") if "owners" in search and model.KEYS in carriers else ("",)
         for sizes in shares(ranks, len(names)):
             if ranks > 1 and 1 in sizes:
                 continue
             text = mesh_text(dict(zip(names, sizes, strict=True)))
-            for micro, order, of, over, way, begins, by in product(
-                micros, schedules, levels, wires, ways, early, orderings
+            for micro, order, of, over, way, own, begins, by in product(
+                micros, schedules, levels, wires, ways, owners, early, orderings
             ):
-                mesh = parse(text, carriers, ranks, schedule=order)
+                if own and way != RING:  # equal work in any order
+                    continue
+                mesh = parse(text, carriers, ranks, schedule=order, owners=own)
                 if not _allowed(over, by, of, mesh, len(wires) > 1, len(orderings) > 1):
                     continue
                 said = [f"micro-batches={micro}"] * (len(micros) > 1) + [order] * (len(schedules) > 1)
                 said += [of] * (len(levels) > 1) + [f"over {over}"] * (over != PLAIN and len(wires) > 1)
-                said += [f"attention {way}"] * (len(ways) > 1) + [f"overlap {begins}"] * (len(early) > 1)
+                said += [f"attention {way}"] * (len(ways) > 1) + [own] * bool(own)
+                said += [f"overlap {begins}"] * (len(early) > 1)
                 said += [f"by {by or usual(of)}"] * (len(orderings) > 1)
                 one = Candidate(recipe, mesh, (), micro, of, over, way, begins, by)
                 for blocks in _blocks(model, deck, one) if "blocks" in search else [()]:

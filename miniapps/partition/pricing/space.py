@@ -16,7 +16,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import log, prod
 from typing import Any
 
@@ -29,6 +29,7 @@ from miniapps.partition import models
 from miniapps.partition.cuts.mesh import Mesh, number, parse, require_blocks, require_fits
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.partition.execution.wires import require_wire
+from miniapps.partition.graphs.graph import Graph
 from miniapps.partition.graphs.repeat import split
 from miniapps.partition.own.loading import is_name
 from miniapps.partition.own.losses import LOSSES
@@ -246,18 +247,30 @@ def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
 
 
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:
-    """(plan, mesh, whole inputs of the model, by micro-batch). Exports the model, which takes seconds.
-    Raises UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not fit each other."""
-    from miniapps.partition.capture.shapes import graph_of
-
+    """(plan, mesh, whole inputs of the model, by micro-batch). Exports the model, which takes seconds; once for
+    plans in sequence with the same sizes. Raises UsageError, ChoiceError or AxisError if sizes, blocks and mesh do not
+    fit each other."""
     model, deck = drawn.problem, drawn.deck
     carriers = model.RECIPES[drawn.recipe]
     mesh, inputs, parts = _mesh(drawn, carriers), model.inputs(deck), micro_batches(deck)
     plan = plan_of(
-        model, deck, graph_of(model, deck), list(carriers), overlap=drawn.overlap, attention=drawn.attention
+        model,
+        deck,
+        _graph(drawn.model, drawn.own, tuple(drawn.sizes.items())),
+        list(carriers),
+        overlap=drawn.overlap,
+        attention=drawn.attention,
     )
     require_fits(plan, mesh)
     return plan, mesh, split(inputs, parts)
+
+
+@lru_cache(maxsize=1)
+def _graph(name: str, own: tuple[tuple[str, str], ...], sizes: tuple[tuple[str, Any], ...]) -> Graph:
+    from miniapps.partition.capture.shapes import graph_of
+
+    model = problem_of(name, own)
+    return graph_of(model, deck_of(model, {key: str(n) for key, n in sizes}))
 
 
 def _mesh(drawn: Drawn, carriers: Mapping[str, str]) -> Mesh:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.partition.cuts.axes import axes_of, text
-from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.mesh import CONTIGUOUS, ZIGZAG, Mesh
 from miniapps.partition.cuts.steps import Compute, Plan, step_operands, step_results
 from miniapps.partition.graphs.flops import node_flops
 from miniapps.partition.graphs.graph import Graph
@@ -104,6 +104,7 @@ def axis_row(plan: Plan, mesh: Mesh, name: str) -> dict[str, Any]:
         "ranks": mesh.extent(carrier) if carrier else 1,
         "least": min(counts),
         "most": max(counts),
+        "owners": ZIGZAG if name in mesh.zigzag else CONTIGUOUS,
     }
 
 
@@ -143,7 +144,8 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
                     a["elements"],
                     a["blocks"],
                     f"{a['carrier']}={a['ranks']}" if a["carrier"] else "all ranks",
-                    a["most"] if a["least"] == a["most"] else f"{a['least']} to {a['most']}",
+                    (str(a["most"]) if a["least"] == a["most"] else f"{a['least']} to {a['most']}")
+                    + f", {ZIGZAG}" * (a["owners"] == ZIGZAG),
                 )
                 for a in found["axes"]
             ],

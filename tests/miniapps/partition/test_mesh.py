@@ -28,6 +28,29 @@ def test_every_block_has_one_owner_along_its_carrier(shuffle):
         assert sorted(block for blocks in owned for block in blocks) == list(range(7))
 
 
+def test_ranks_of_an_axis_in_zigzag_own_an_early_and_a_late_run_of_blocks():
+    mesh = Mesh((("data", 3),), (("batch", "data"), ("heads", "data")), zigzag=("batch",))
+    twelve = evenly("batch", 12, 12)
+    assert [mesh.own(twelve, rank) for rank in range(3)] == [(0, 1, 10, 11), (2, 3, 8, 9), (4, 5, 6, 7)]
+    assert sum(map(len, (mesh.own(BATCH, rank) for rank in range(3)))) == 7
+    assert mesh.own(HEADS, 0) == (0, 1)  # neighbouring
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch", "'batch' is not NAME=VALUE; write for example --owners tokens=zigzag"),
+        ("batch=late", "'late' is not contiguous or zigzag"),
+        ("heads=zigzag", "the mesh carries no axis heads; it carries batch"),
+        ("stage=zigzag", "--schedule says which ranks own the stages"),
+        ("batch=zigzag,batch=zigzag", "batch is given twice"),
+    ],
+)
+def test_owners_that_no_axis_can_have_are_refused(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse("data=3,stage=1", {"batch": "data", "stage": "stage"}, 3, owners=text)
+
+
 def test_an_axis_without_a_carrier_is_on_every_rank():
     assert Mesh((("data", 3),)).own(HEADS, 2) == (0, 1, 2, 3)
 

@@ -166,6 +166,23 @@ def test_a_price_counts_the_queries_that_see_a_block_and_the_messages_of_each_ra
         assert [len(wait.offsets) for wait in blocks] == partners
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_with_owners_in_zigzag_all_ranks_have_equal_work_in_causal_attention(ranks):
+    _, found, _ = planned(True, axis=evenly("tokens", 8, 8))
+    shares = {}
+    for owners in ("tokens=contiguous", "tokens=zigzag"):
+        mesh = parse(f"sequence={ranks}", {"tokens": "sequence"}, ranks, owners=owners)
+        program = program_of(found, mesh, "none", owners)
+        shares[owners] = [
+            sum(program.works[number].flops * often
+                for s in of.segments for number, often in s.calls if "attention_step" in program.works[number].key)
+            for of in program.classes for _ in of.ranks
+        ]  # fmt: skip
+    even, uneven = shares["tokens=zigzag"], shares["tokens=contiguous"]
+    assert sum(even) == sum(uneven) and len(set(even)) == 1
+    assert max(uneven) / min(uneven) == (26 / 10 if ranks == 2 else 15 / 3)  # blocks of keys that queries see
+
+
 def test_keys_that_are_the_values_too():
     _, found, values = planned(False, same=True)
     compare(found, [{"tokens": (0, 2)}, {"tokens": (1,)}], values)

@@ -180,6 +180,16 @@ def test_attentions_and_overlaps_are_compared_where_a_recipe_cuts_keys(machine, 
     assert not found.impossible and not found.price["tables"]["unpriced"]
 
 
+def test_owners_are_compared_of_rings_alone():
+    model, deck = sized("gpt")
+    found, _ = candidates(model, deck, ["dp", "sp"], 2, ("attention", "owners"))
+    ways = [(one.recipe, one.attention, one.mesh.zigzag) for one in found]
+    assert ways == [
+        ("dp", "gathered", ()), ("sp", "gathered", ()), ("sp", "ring", ()), ("sp", "ring", ("tokens",))
+    ]  # fmt: skip
+    assert str(found[-1]) == "sp over sequence=2, attention ring, tokens=zigzag"
+
+
 def test_a_ring_that_no_recipe_has_is_refused():
     model, deck = sized("gpt")
     found, refused = candidates(model, deck, ["dp", "sp"], 2, attention="ring")

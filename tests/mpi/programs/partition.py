@@ -3,10 +3,10 @@
     mpirun -n P python partition.py MODEL[:ring] AXES LEVEL THREADS SHAPES MESH...
 
 AXES cut the problem (`batch,heads`); sizes may follow (`batch,stage/layers=4,micro_batches=2`). A mesh is
-`data=3:batch+experts,model=2:heads/SEED/SCHEDULE`: sizes, the axes that each carries, the seed by which owners of
-blocks are shuffled, and the schedule of a pipeline. Meshes of more ranks than there are do not run. A line
-has the mesh, the hash, and the largest error of a gradient against autograd in float64, as a part of the largest
-gradient.
+`data=3:batch+experts,model=2:heads/SEED/SCHEDULE/AXIS`: sizes, the axes that each carries, the seed by which owners of
+blocks are shuffled, the schedule of a pipeline, and an axis of which ranks own early and late blocks. Meshes of more
+ranks than there are do not run. A line has the mesh, the hash, and the largest error of a gradient against autograd in
+float64, as a part of the largest gradient.
 """
 
 import hashlib
@@ -31,13 +31,14 @@ STEPS = 3  # of Adam
 def mesh_of(text):
     """The mesh of a text."""
     axes, carriers = [], []
-    spec, seed, schedule = (*text.split("/"), "", "")[:3]
+    spec, seed, schedule, zigzag = (*text.split("/"), "", "", "")[:4]
     for part in spec.split(","):
         name, _, carried = part.partition(":")
         name, size = name.split("=")
         axes.append((name, int(size)))
         carriers += [(axis, name) for axis in carried.split("+")]
-    return Mesh(tuple(axes), tuple(carriers), int(seed or 0), schedule or "1f1b")
+    early_and_late = (zigzag,) if zigzag else ()
+    return Mesh(tuple(axes), tuple(carriers), int(seed or 0), schedule or "1f1b", early_and_late)
 
 
 def problem(name, text):
