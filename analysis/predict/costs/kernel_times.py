@@ -91,9 +91,14 @@ class KernelTimes:
         self._weights = cho_solve(factor, y - design @ self._trend)
         self._factor = factor
 
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the logarithm of a time that each shape has for itself."""
+        return float(np.exp(self._parameters[-1]))
+
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, (n,) whether the shape is
-        outside the measured ones)."""
+        """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, `noise` included, (n,) whether
+        the shape is outside the measured ones)."""
         dims, x, terms = self._inputs(shapes, flops, nbytes)
         between = self._covariance(x, self._x)
         y = self._trend[0] + between @ self._weights

@@ -40,7 +40,7 @@ class DeviceTimes:
         nbytes = np.array([work.nbytes for work in works], float) * device.width / FLOAT / device.memory
         moved = np.array([work.nbytes > 0 or work.flops > 0 for work in works])
         seconds = np.where(moved, device.launch + np.maximum(flops, nbytes), 0.0)
-        return seconds, np.zeros(len(works)), ["all kernels, from a machine file"]
+        return seconds, np.zeros((len(works), 2)), ["all kernels, from a machine file"]
 
     def rest(self, counts: np.ndarray) -> np.ndarray:
         """(n,) seconds between the calls of segments with `counts` (n, 4): copies read and write their bytes."""

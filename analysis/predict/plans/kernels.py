@@ -61,11 +61,12 @@ class WorkTimes:
             )
 
     def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """((n,) seconds of a call of each work, (n,) standard deviations of their logarithms, 0 where they were
-        measured, what was not measured). Raises Unreachable as `require`."""
+        """((n,) seconds of a call of each work, (n, 2) standard deviations of their logarithms, 0 where they were
+        measured, what was not measured). The first is common to all sizes of a kernel, the second of this size alone.
+        Raises Unreachable as `require`."""
         self.require(works)
         marks: dict[str, list[str]] = {}
-        found, errors = np.empty(len(works)), np.zeros(len(works))
+        found, errors = np.empty(len(works)), np.zeros((len(works), 2))
         by: dict[str, list[int]] = {}
         for k, work in enumerate(works):
             by.setdefault(work.key, []).append(k)
@@ -118,14 +119,14 @@ class WorkTimes:
         measured = self._by_key[key]
         known = dict(zip(measured["dims"], measured["seconds"], strict=True))
         found = np.array([known.get(work.dims, np.nan) for work in works])
-        errors = np.zeros(len(works))
+        errors = np.zeros((len(works), 2))
         new = np.flatnonzero(np.isnan(found))
         if not len(new):
             return found, errors, ""
         wanted = [works[k] for k in new]
         if len(measured) < FEWEST:
             found[new] = [_scaled(measured, work) for work in wanted]
-            errors[new] = _scaling_error(measured) if len(measured) > 1 else self._scaling
+            errors[new, 0] = _scaling_error(measured) if len(measured) > 1 else self._scaling
             return found, errors, f"other sizes than the few (below {FEWEST})"
         if key not in self._models:
             rows = _spread_out(measured, MOST)
@@ -139,9 +140,12 @@ class WorkTimes:
                     operation,
                 )
         shapes = np.array([work.dims for work in wanted], float)
-        found[new], errors[new], outside = self._models[key].seconds(
+        model = self._models[key]
+        found[new], known, outside = model.seconds(
             shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
         )
+        errors[new, 0] = np.sqrt(np.maximum(known**2 - model.noise**2, 0.0))
+        errors[new, 1] = model.noise
         return found, errors, "sizes" if outside.any() else ""
 
 

@@ -1,7 +1,7 @@
 """Prices a program: works by their kernels, waits by their messages, and a replay of all ranks with noise.
 
-The error of a kernel's model is the same for all its calls in a step, and in all programs of one replay, so that plans
-with the same kernels can be compared though their kernels' times are uncertain.
+The error of a kernel's model is the same for all its calls of a size, and in all programs of one replay, so that plans
+with the same kernels can be compared though their kernels' times are uncertain. A part of it is the same for all sizes.
 """
 
 from __future__ import annotations
@@ -101,9 +101,11 @@ class Prices:
         worked = (laid.work + laid.rest).sum(axis=(0, 1)) + laid.costs.sum(axis=0)
         if device is None:
             rate = self._rate(calibration, replays, rate_rng)
-            keys = (work.key for work in program.works)
+            kernels, sizes = (work.key for work in program.works), map(str, program.works)
+            taken = often(program) * laid.each
             doubts = [
-                *zip(keys, often(program) * laid.each, laid.errors, strict=True),
+                *zip(kernels, taken, laid.errors[:, 0], strict=True),
+                *zip(sizes, taken, laid.errors[:, 1], strict=True),
                 (REST, laid.rest.sum(axis=(0, 1)).mean(), laid.rest_error),
             ]
             rate *= doubted(doubts, float(worked.mean()) + exposed, replays, seed) * off(
