@@ -97,7 +97,7 @@ class KernelTimes:
         return float(np.exp(self._parameters[-1]))
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, `noise` included, (n,) whether
+        """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, with `noise`, (n,) whether
         the shape is outside the measured ones)."""
         dims, x, terms = self._inputs(shapes, flops, nbytes)
         between = self._covariance(x, self._x)
