@@ -19,6 +19,9 @@ overlap      (root only) GPT, data and tensor parallel, and U-Net, data parallel
 pipeline     GPT of four layers as a pipeline of as many ranks, by schedule, the variants in turn: ratio of the time of
              a step under layout to that under none, by the clock; the part of the time in which ranks wait for other
              stages, measured and predicted from model FLOPs
+ring         GPT with causal attention whose tokens the ranks divide: seconds of a step by the clock, the variants in
+             turn, with all keys and values gathered, and block by block with neighbouring tokens on a rank (contiguous)
+             or early and late ones (zigzag); contiguous over zigzag, layout over none
 utilisation  of each model and of GPT with width 512, by the clock and by processor time, and of eager torch on one
              rank: model FLOPs (miniapps.partition.graphs.flops) / (time x ranks x rate of a core); the rate is that of
              the faster product at 512^3, of this suite or of torch, in the same run; forward and backward, without the
@@ -51,6 +54,10 @@ DECKS = {
 WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabulary=512"
 # For the pipeline: a block of two samples in each micro-batch.
 PIPELINE = "samples=16,micro_batches=8,batch=1,layers=4,tokens=64,width=256,feedforward=1024,vocabulary=512"
+# For the ring: long samples, so that attention is much of the work.
+RING = (
+    "samples=4,batch=1,layers=2,tokens=1024,token_blocks=8,width=128,heads=2,feedforward=512,vocabulary=256"
+)
 # For the bytes: {recipe: (model, sizes, mesh)}.
 GPT = "samples=8,batch=8,tokens=32,width=64,feedforward=256"
 STAGED = "samples=8,batch=2,micro_batches=4,layers=4,tokens=32,width=64,feedforward=256"
@@ -163,6 +170,42 @@ def pipeline(options) -> list[dict]:
                             "raw": values,
                         }
                     )
+    return rows
+
+
+def ring(options) -> list[dict]:
+    """A row per number of ranks, guarantee and figure."""
+    rows = []
+    for ranks in (each for each in options.ranks if each > 1):
+        words = ["ring", "gpt", RING, "tokens=sequence", f"sequence={ranks}", str(options.rounds), "--quiet"]
+        found = json.loads(output_of([*mpirun(), "-n", str(ranks), *STEPS, *words]).splitlines()[-1])
+        wall = found["wall"]
+        for way, seconds in wall.items():
+            level, _, how = way.partition(", ")
+            rows.append(
+                {
+                    "what": f"gpt, {ranks} ranks, {how}",
+                    "figure": f"{level}, s per step",
+                    "value": spread(seconds),
+                    "undisturbed": found["undisturbed"][way],
+                    "raw": seconds,
+                }
+            )
+            if level == "layout":
+                continue
+            rows.append(
+                {"what": f"gpt, {ranks} ranks, {how}", "figure": "layout / none",
+                 "value": ratio(wall[f"layout, {how}"], seconds)}
+            )  # fmt: skip
+        for level in ("none", "layout"):
+            both = (wall[f"{level}, ring, {how}"] for how in ("contiguous", "zigzag"))
+            rows.append(
+                {
+                    "what": f"gpt, {ranks} ranks, ring",
+                    "figure": f"{level}, contiguous / zigzag",
+                    "value": ratio(*both),
+                }
+            )
     return rows
 
 
@@ -281,6 +324,7 @@ PARTS = {
     "model": model,
     "overlap": overlap,
     "pipeline": pipeline,
+    "ring": ring,
     "utilisation": utilisation,
 }
 

@@ -3,6 +3,7 @@
     mpirun -n P python -m benchmarks.apps.partition_steps times MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps waits MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps early MODEL SIZES CARRIERS MESH ROUNDS
+    mpirun -n P python -m benchmarks.apps.partition_steps ring MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps bytes MODEL SIZES CARRIERS MESH STEPS
 
 SIZES are those of the model's deck (width=256,layers=2). CARRIERS gives the axis of the mesh that carries each axis of
@@ -29,7 +30,8 @@ from kernels.contract import matmul
 from kernels.progress import Progress
 from miniapps.calibrate.noise import Quiet
 from miniapps.partition.capture.export import export
-from miniapps.partition.cuts.mesh import SCHEDULES, Mesh, pairs, parse
+from miniapps.partition.cuts.mesh import CONTIGUOUS, SCHEDULES, ZIGZAG, Mesh, pairs, parse
+from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
@@ -37,12 +39,14 @@ from miniapps.partition.graphs.repeat import split
 from miniapps.partition.models import model as model_of
 from miniapps.partition.planning.early import OFF, OVERLAPS, overlapped
 from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
+from miniapps.partition.planning.smaller.attention import GATHERED, RING
 from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.showing.explain import explain
 from miniapps.trace.schema import WAIT
 
-LEVELS = ("none", "layout")  # of the part overlap
+LEVELS = ("none", "layout")  # of the parts overlap and ring
+KEYS = "tokens"  # the axis of the ring
 PRODUCTS = ("own", "torch")  # whose products at 512^3 give the rate of a core
 
 SETTLED_S = 0.2  # until all sent bytes have left the node
@@ -60,15 +64,16 @@ class Case:
         self.parts = micro_batches(deck)
         exported = export(self.network, self.inputs, micro_batches=self.parts) if comm.rank == 0 else None
         self.graph = comm.bcast(exported)
-        self.plan = plan_of(model, deck, self.graph, list(carried))
+        self.planned = partial(plan_of, model, deck, self.graph, list(carried))
+        self.plan = self.planned()
         self.mesh = parse(mesh, carried, comm.size)
 
     def learner(
-        self, level: str, mesh: Mesh | None = None, timed=None, overlap: str = OFF
+        self, level: str, mesh: Mesh | None = None, timed=None, overlap: str = OFF, plan: Plan | None = None
     ) -> tuple[Program, Learner]:
         """The program of a rank under a guarantee, and the learner that runs its steps; options as for `Program`.
         `overlap`: which messages begin early."""
-        plan = overlapped(self.plan, overlap)
+        plan = overlapped(plan or self.plan, overlap)
         whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
         whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
         whole |= {("input", str(k)): x for k, x in enumerate(split(self.inputs, self.parts))}
@@ -176,17 +181,7 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
     computation on all ranks, whose messages nobody sends; and of its reductions and exchanges alone."""
     comm, ways, programs = case.comm, {}, []
     inputs = split(case.inputs, case.parts)
-
-    def measured(call):
-        def wall():
-            comm.Barrier()
-            begin = time.perf_counter()
-            call()
-            comm.Barrier()
-            return time.perf_counter() - begin
-
-        return wall
-
+    measured = partial(by_clock, comm)
     for level in LEVELS:
         for overlap in OVERLAPS:
             program, learner = case.learner(level, overlap=overlap)
@@ -204,6 +199,42 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
     for program in programs:
         program.free()
     return {"wall": found, "undisturbed": shares}
+
+
+def ring(case: Case, rounds: int, quiet: bool) -> dict:
+    """Seconds of a step by the clock, in turn and under each of LEVELS, with attention that gathers all keys and
+    values, and block by block with neighbouring and with early and late tokens on each rank."""
+    comm, ways, programs = case.comm, {}, []
+    by_block = case.planned(attention=RING)
+    early_and_late = replace(case.mesh, zigzag=(KEYS,))
+    for level in LEVELS:
+        for way, plan, mesh in (
+            (GATHERED, case.plan, case.mesh),
+            (f"{RING}, {CONTIGUOUS}", by_block, case.mesh),
+            (f"{RING}, {ZIGZAG}", by_block, early_and_late),
+        ):
+            program, learner = case.learner(level, mesh, plan=plan)
+            programs.append(program)
+            ways[f"{level}, {way}"] = by_clock(
+                comm, lambda program=program, values=learner.values: program(values)
+            )
+    found, shares = in_quiet_turn(comm, ways, rounds, quiet)
+    for program in programs:
+        program.free()
+    return {"wall": found, "undisturbed": shares}
+
+
+def by_clock(comm, call):
+    """A function that returns the seconds of `call` on all ranks, by the clock."""
+
+    def wall():
+        comm.Barrier()
+        begin = time.perf_counter()
+        call()
+        comm.Barrier()
+        return time.perf_counter() - begin
+
+    return wall
 
 
 def sent_alone(sums, moves) -> None:
@@ -261,7 +292,7 @@ def sent() -> int:
     return total
 
 
-MEASURED = {"times": times, "waits": waits, "early": early, "bytes": crossed}
+MEASURED = {"times": times, "waits": waits, "early": early, "ring": ring, "bytes": crossed}
 
 
 def main() -> None:
