@@ -43,6 +43,7 @@ from miniapps.partition.planning.smaller.attention import GATHERED, RING
 from miniapps.partition.pricing.pipeline import pipeline_of
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.showing.explain import explain
+from miniapps.system.heap import keep_freed_memory
 from miniapps.trace.schema import WAIT
 
 LEVELS = ("none", "layout")  # of the parts overlap and ring
@@ -297,6 +298,7 @@ MEASURED = {"times": times, "waits": waits, "early": early, "ring": ring, "bytes
 
 def main() -> None:
     """Measures on all ranks."""
+    keep_freed_memory()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.partition_steps", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("what", choices=MEASURED)

@@ -26,6 +26,7 @@ from miniapps.calibrate.noise import Quiet
 from miniapps.calibrate.plans import drawing, space_of
 from miniapps.partition.pricing.space import prepared
 from miniapps.partition.pricing.together import learner_of
+from miniapps.system.heap import keep_freed_memory
 from miniapps.system.quantum import chain
 
 HELD = 20  # plans in memory at once
@@ -74,6 +75,7 @@ class Timed:
 
 def main() -> None:
     """Times all given plans on all ranks."""
+    keep_freed_memory()
     comm = MPI.COMM_WORLD
     parser = argparse.ArgumentParser(prog="python -m benchmarks.predict.plan_steps", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip

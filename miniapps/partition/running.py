@@ -23,12 +23,14 @@ from miniapps.partition.graphs.repeat import split
 from miniapps.partition.own.loading import named
 from miniapps.partition.planning.recipes import micro_batches
 from miniapps.partition.rules.manual import MANUAL
+from miniapps.system.heap import keep_freed_memory
 from miniapps.system.world import speaks, world
 from miniapps.untrusted.text import tell
 
 
 def run(options: argparse.Namespace, prog: str) -> int:
     """Executes a command line on all ranks; returns the exit code. Rank 0 plans, and a refusal ends all ranks."""
+    keep_freed_memory()
     try:
         comm = world()
     except UsageError as error:

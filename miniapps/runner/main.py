@@ -25,6 +25,7 @@ from miniapps.runner.options import RunOptions
 from miniapps.runner.outcome import RESULT, Check, Outcome
 from miniapps.runner.stall import Watchdog
 from miniapps.system import environment, interrupts, kinds, peers
+from miniapps.system.heap import HEAP, keep_freed_memory
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
 from miniapps.system.scope import OVER, flatten, holds_over
@@ -165,12 +166,13 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     if launch.chosen:
         log.info("chosen here: %s", ", ".join(f"{key}={value}" for key, value in launch.chosen.items()))
     environment.set_threads(options.threads)
+    kept = keep_freed_memory()
     apart = _kinds(app, comm, launch, log)
     clocks = Clocks(comm)
     state.peers = peers.peers_of(clocks.node, rank)
     device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
     offset, _ = clocks.offset()
-    own = launch.environment | environment.own(options.threads, device) | kinds.recorded(apart)
+    own = launch.environment | environment.own(options.threads, device) | kinds.recorded(apart) | {HEAP: kept}
     attributes = launch.attributes() | {
         "rank": rank,
         "environment": own,

@@ -38,6 +38,7 @@ VARIABLES = (
     "MKL_",
     "OPENBLAS_",
     "KMP_",
+    "MALLOC_",
 )
 # Variables by which libraries choose other kernels, and so other bits, on the same processor. A name that ends in _
 # stands for all names that begin with it.
