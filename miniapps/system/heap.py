@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-HEAP = "freed memory"  # entry of the environment
+HEAP = "heap"  # entry of the environment
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of malloc.h
 NEVER = 2**31 - 1  # bytes at the end of the heap
 LARGEST = 2**25  # bytes of a block, the most that glibc takes: it gives larger ones back at once
