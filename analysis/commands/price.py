@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -228,10 +229,12 @@ def run(options: argparse.Namespace) -> Answer:
             "Note: a machine file does not say how far off its prices are, so plans cannot be distinguished."
         )
     if first.fit.freedom:
+        fit, longer = first.fit, first.fit.growth * log(2)
         notes.append(
-            f"Note: steps that the calibration ran whole took {first.fit.kernels:.2f} times the kernels of their "
-            f"replays, {first.fit.rest:.2f} times what is between them and {first.fit.messages:.2f} times the "
-            f"messages; prices have these factors, and the interval the error that remains, {first.fit.error:.1%}."
+            f"Note: steps that the calibration ran whole took {fit.kernels:.2f} times the kernels of their replays "
+            f"({longer:+.2f} for each doubling of these), {fit.rest:.2f} times what is between them and "
+            f"{fit.messages:.2f} times the messages; prices have these factors, and the interval the error that "
+            f"remains, {fit.error:.1%}."
         )
     notes.append(
         "Note: kernels, between (lines of the program, copies, views), messages that add to the step and waiting for "

@@ -18,7 +18,17 @@ def test_the_factors_of_kernels_rest_and_messages_are_found():
     assert found.kernels == pytest.approx(1.1, abs=0.04) and found.rest == pytest.approx(0.7, abs=0.05)
     assert found.messages == pytest.approx(1.6, abs=0.06)
     assert 0.02 < found.error < 0.045
-    assert found.freedom == pytest.approx(FEWEST + 40 - 3, abs=0.1)  # hardly bound by what they are near
+    assert FEWEST + 40 - 4 <= found.freedom < FEWEST + 40 - 3  # the growth is bound by what it is near
+
+
+def test_kernels_of_long_steps_take_longer_by_what_the_calibrations_steps_show():
+    seconds = np.geomspace(1e-3, 1e-2, 30)
+    found = whole_of(np.outer(seconds, [1.0, 0.0, 0.0]), seconds * (1.0 + 0.04 * np.log(seconds / 3e-3)))
+    assert found.growth == pytest.approx(0.04, abs=0.01)
+    for each in (1e-3, 3e-3, 1e-2):
+        assert found.of_kernels(each) == pytest.approx(1.0 + 0.04 * np.log(each / 3e-3), abs=0.01)
+    assert found.of_kernels(1.0) == found.of_kernels(1e-2)  # not beyond what was measured
+    assert Whole(kernels=1.2).of_kernels(1.0) == 1.2
 
 
 def test_the_error_of_a_price_is_not_that_of_the_measured_step():
@@ -43,7 +53,7 @@ def test_few_steps_say_nothing_and_steps_without_messages_nothing_of_messages():
     assert found.kernels == pytest.approx(1.2, rel=0.01) and (found.rest, found.messages) == pytest.approx(
         (1, 1)
     )
-    assert found.freedom == pytest.approx(FEWEST + 4 - 1, abs=0.2)
+    assert found.freedom == pytest.approx(FEWEST + 4 - 1.5, abs=0.3)  # four steps say little of growth
 
 
 def test_a_price_has_the_factor_and_the_error_of_the_calibrations_steps():

@@ -92,12 +92,13 @@ def laid_out(
 ) -> Laid:
     """The step of a program with the factors of a `fit`; `node`: ranks of a node."""
     each, errors, marks = times.seconds(program.works)
-    each = each * fit.kernels
+    factor = fit.of_kernels(float(often(program) @ each))
+    each = each * factor
     nodes = ordered(program)
     order = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in nodes))}
     work, rest = _segments(program, order, each, times)
     costs, beside, local = _costs(program, order, messages, node)
-    work[0, :-1] += fit.kernels * local  # what a reduction does on each rank alone
+    work[0, :-1] += factor * local  # what a reduction does on each rank alone
     rest, costs, beside = fit.rest * rest, fit.messages * costs, fit.messages * beside
     before, inside = work + rest
     waits = [

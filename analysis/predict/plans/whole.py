@@ -2,37 +2,53 @@
 
 A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
 long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
-far off count little (soft L1: the first steps of a process may take half as long again). All factors begin at 1 (ridge
-regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price,
-less the scatter of the measured steps themselves. It begins as USUAL, which counts as FEWEST steps (Gelman et al.,
-"Bayesian data analysis", section 3.3): a few steps that lie near their prices by chance say little.
+far off count little (soft L1: the first steps of a process may take half as long again). The factor of kernels grows
+with the logarithm of their seconds in the step: long steps find less in caches. All factors begin at 1, growth at 0
+(ridge regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's
+price, less the scatter of the measured steps themselves. It begins as USUAL, which counts as FEWEST steps (Gelman et
+al., "Bayesian data analysis", section 3.3): a few steps that lie near their prices by chance say little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 from zlib import crc32
 
 import numpy as np
 from scipy.optimize import minimize
 
+SHORTEST_S = 1e-9
 FEWEST = 4  # steps to fit the factors to
 USUAL = 0.05  # standard deviation of a step's price
-NEAR = 0.3, 0.5, 1.0  # standard deviations of the factors of kernels, rest and messages around 1
+BEGIN = np.array([1.0, 1.0, 1.0, 0.0])  # factors of kernels, rest and messages, and growth of the first
+NEAR = np.array([0.3, 0.5, 1.0, 0.05])  # their standard deviations around BEGIN
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Factors of the `kernels` of a step, waiting included, of the `rest` of its work, and of its `messages`; `error`:
-    standard deviation of the logarithm of what a step takes beside its price, with `freedom` degrees; 0: unknown."""
+    """Factors of the `kernels` of a step, waiting included, of the `rest` of its work, and of its `messages`. That of
+    kernels is for exp(`middle`) seconds of them, and has `growth` more for each unit of the logarithm, up to `reach`
+    units. `error`: standard deviation of the logarithm of what a step takes beside its price, with `freedom` degrees;
+    0: unknown."""
 
     kernels: float = 1.0
     rest: float = 1.0
     messages: float = 1.0
+    growth: float = 0.0
+    middle: float = 0.0
+    reach: float = 0.0
     error: float = 0.0
     freedom: float = 0.0
+
+    def of_kernels(self, seconds: float) -> float:
+        """The factor of kernels that take `seconds` alone."""
+        if self.growth == 0.0 or seconds <= 0.0:
+            return self.kernels
+        return self.kernels + self.growth * float(
+            np.clip(log(seconds) - self.middle, -self.reach, self.reach)
+        )
 
 
 UNFITTED = Whole()
@@ -43,22 +59,24 @@ def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, scatter:
     `scatter`: standard deviation of the logarithm of these."""
     if len(measured) < FEWEST:
         return UNFITTED
-    design = parts / np.asarray(measured, float)[:, None]
+    logs = np.log(np.maximum(parts[:, 0], SHORTEST_S))
+    middle = float(np.median(logs))
+    columns = np.column_stack([parts, parts[:, 0] * (logs - middle)])
+    design = columns / np.asarray(measured, float)[:, None]
 
     def loss(factors: np.ndarray) -> float:
         off = (design @ factors - 1.0) / USUAL
-        return float(2.0 * (np.sqrt(1.0 + off**2) - 1.0).sum() + (((factors - 1.0) / NEAR) ** 2).sum())
+        return float(2.0 * (np.sqrt(1.0 + off**2) - 1.0).sum() + (((factors - BEGIN) / NEAR) ** 2).sum())
 
-    factors = minimize(loss, np.ones(3), bounds=[(0.0, None)] * 3).x
+    factors = minimize(loss, BEGIN, bounds=[(0.0, None)] * 3 + [(None, None)]).x
     off = np.log(np.maximum(design @ factors, 1e-6))
     known = design.T @ design / USUAL**2
-    fitted = float(
-        np.trace(np.linalg.solve(known + np.diag(np.power(NEAR, -2.0)), known))
-    )  # of the three factors
+    fitted = float(np.trace(np.linalg.solve(known + np.diag(NEAR**-2.0), known)))  # of the four numbers
     freedom = FEWEST + len(design) - fitted
     error = (FEWEST * USUAL**2 + float((off**2).sum())) / freedom - scatter**2
-    kernels, rest, messages = factors.tolist()
-    return Whole(kernels, rest, messages, sqrt(max(error, 0.0)), freedom)
+    return Whole(
+        *factors.tolist(), middle, float(np.abs(logs - middle).max()), sqrt(max(error, 0.0)), freedom
+    )
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:
