@@ -18,7 +18,8 @@ overlap      (root only) GPT, data and tensor parallel, and U-Net, data parallel
              and no ratio says what machines do
 pipeline     GPT of four layers as a pipeline of as many ranks, by schedule, the variants in turn: ratio of the time of
              a step under layout to that under none, by the clock; the part of the time in which ranks wait for other
-             stages, measured and predicted from model FLOPs
+             stages, measured, and predicted from model FLOPs and from the seconds of each rank's step without the
+             others
 ring         GPT with causal attention whose tokens the ranks divide: seconds of a step by the clock, the variants in
              turn, with all keys and values gathered, and block by block with neighbouring tokens on a rank (contiguous)
              or early and late ones (zigzag); contiguous over zigzag, layout over none
@@ -157,6 +158,8 @@ def pipeline(options) -> list[dict]:
             )
             rows.append({"what": what, "figure": "waits, predicted", "value": predicted})
             for level in ("none", "layout"):
+                by_seconds = found["by_seconds"][f"{level}, {schedule}"]
+                rows.append({"what": what, "figure": f"{level}, waits by seconds", "value": by_seconds})
                 wall, waits, free = (
                     found[kind][f"{level}, {schedule}"] for kind in ("wall", "waits", "undisturbed")
                 )
@@ -179,33 +182,20 @@ def ring(options) -> list[dict]:
     for ranks in (each for each in options.ranks if each > 1):
         words = ["ring", "gpt", RING, "tokens=sequence", f"sequence={ranks}", str(options.rounds), "--quiet"]
         found = json.loads(output_of([*mpirun(), "-n", str(ranks), *STEPS, *words]).splitlines()[-1])
-        wall = found["wall"]
+        wall, free = found["wall"], min(found["undisturbed"].values())
+
+        def row(how, figure, value, raw=(), ranks=ranks, free=free):
+            rows.append({"what": f"gpt, {ranks} ranks, {how}", "figure": figure, "value": value,
+                         "undisturbed": free, "raw": list(raw)})  # fmt: skip
+
         for way, seconds in wall.items():
             level, _, how = way.partition(", ")
-            rows.append(
-                {
-                    "what": f"gpt, {ranks} ranks, {how}",
-                    "figure": f"{level}, s per step",
-                    "value": spread(seconds),
-                    "undisturbed": found["undisturbed"][way],
-                    "raw": seconds,
-                }
-            )
-            if level == "layout":
-                continue
-            rows.append(
-                {"what": f"gpt, {ranks} ranks, {how}", "figure": "layout / none",
-                 "value": ratio(wall[f"layout, {how}"], seconds)}
-            )  # fmt: skip
+            row(how, f"{level}, s per step", spread(seconds), seconds)
+            if level == "none":
+                row(how, "layout / none", ratio(wall[f"layout, {how}"], seconds))
         for level in ("none", "layout"):
             both = (wall[f"{level}, ring, {how}"] for how in ("contiguous", "zigzag"))
-            rows.append(
-                {
-                    "what": f"gpt, {ranks} ranks, ring",
-                    "figure": f"{level}, contiguous / zigzag",
-                    "value": ratio(*both),
-                }
-            )
+            row("ring", f"{level}, contiguous / zigzag", ratio(*both))
     return rows
 
 

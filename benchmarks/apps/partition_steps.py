@@ -31,7 +31,7 @@ from kernels.progress import Progress
 from miniapps.calibrate.noise import Quiet
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.mesh import CONTIGUOUS, SCHEDULES, ZIGZAG, Mesh, pairs, parse
-from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.cuts.steps import BACKWARD, FORWARD, STAGE, Plan
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
@@ -40,7 +40,7 @@ from miniapps.partition.models import model as model_of
 from miniapps.partition.planning.early import OFF, OVERLAPS, overlapped
 from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
 from miniapps.partition.planning.smaller.attention import GATHERED, RING
-from miniapps.partition.pricing.pipeline import pipeline_of
+from miniapps.partition.pricing.pipeline import bubble, pipeline_of, stage_flops
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.showing.explain import explain
 from miniapps.system.heap import keep_freed_memory
@@ -50,6 +50,7 @@ LEVELS = ("none", "layout")  # of the parts overlap and ring
 KEYS = "tokens"  # the axis of the ring
 PRODUCTS = ("own", "torch")  # whose products at 512^3 give the rate of a core
 
+REHEARSED = 5  # steps of a rank without the others
 SETTLED_S = 0.2  # until all sent bytes have left the node
 
 
@@ -135,8 +136,9 @@ def times(case: Case, rounds: int, quiet: bool) -> dict:
 
 def waits(case: Case, rounds: int, quiet: bool) -> dict:
     """Seconds of a step of a pipeline by guarantee and schedule, in turn, and the part of them in which ranks wait for
-    other stages: measured, the mean over the ranks, and predicted from the model FLOPs of each stage."""
-    comm, ways, programs, predicted = case.comm, {}, [], {}
+    other stages: measured, the mean over the ranks, and predicted, from the model FLOPs of each stage, and from the
+    seconds of each rank's step without the others."""
+    comm, ways, programs, predicted, by_seconds = case.comm, {}, [], {}, {}
     waited = [0.0]
 
     def timed(region: str, kind: str, function, nbytes: int):
@@ -154,6 +156,7 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
             program, learner = case.learner(level, mesh, timed)
             programs.append(program)
             predicted[schedule] = pipeline_of(case.plan, mesh).bubble
+            by_seconds[f"{level}, {schedule}"] = bubble_of(case, mesh, level)
 
             def measured(program=program, values=learner.values):
                 comm.Barrier()
@@ -173,8 +176,26 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
         "wall": {way: [seconds for seconds, _ in taken] for way, taken in found.items()},
         "waits": {way: (comm.allreduce(share) / comm.size).tolist() for way, share in shares.items()},
         "predicted": predicted,
+        "by_seconds": by_seconds,
         "undisturbed": undisturbed_shares,
     }
+
+
+def bubble_of(case: Case, mesh: Mesh, level: str) -> float:
+    """The predicted bubble from the seconds of each rank's step without the others. Collective."""
+    alone = Rehearsal(case.plan, mesh, case.comm.rank, level, split(case.inputs, case.parts))
+    alone.run()
+    runs = [alone.run() for _ in range(REHEARSED)]
+    taken = case.comm.allgather(float(np.median([ran.seconds.sum() + ran.rest for ran in runs])))
+    flops, owners = stage_flops(case.plan), mesh.owners(case.plan.axis(STAGE)).tolist()
+    of_rank = [
+        sum(n for (stage, _), n in flops.items() if owners[stage] == rank) for rank in range(len(taken))
+    ]
+    forward, backward = (
+        [flops[stage, way] * taken[owner] / of_rank[owner] for stage, owner in enumerate(owners)]
+        for way in (FORWARD, BACKWARD)
+    )
+    return bubble(forward, backward, case.parts, owners, mesh.schedule)
 
 
 def early(case: Case, rounds: int, quiet: bool) -> dict:
