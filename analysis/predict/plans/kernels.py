@@ -141,10 +141,10 @@ class WorkTimes:
                 )
         shapes = np.array([work.dims for work in wanted], float)
         model = self._models[key]
-        found[new], known, outside = model.seconds(
+        found[new], of_shape, outside = model.seconds(
             shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
         )
-        errors[new, 0] = np.sqrt(np.maximum(known**2 - model.noise**2, 0.0))
+        errors[new, 0] = np.sqrt(np.maximum(of_shape**2 - model.noise**2, 0.0))
         errors[new, 1] = model.noise
         return found, errors, "sizes" if outside.any() else ""
 
