@@ -74,9 +74,9 @@ def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, scatter:
     fitted = float(np.trace(np.linalg.solve(known + np.diag(NEAR**-2.0), known)))  # of the four numbers
     freedom = FEWEST + len(design) - fitted
     error = (FEWEST * USUAL**2 + float((off**2).sum())) / freedom - scatter**2
-    return Whole(
-        *factors.tolist(), middle, float(np.abs(logs - middle).max()), sqrt(max(error, 0.0)), freedom
-    )
+    kernels, rest, messages, growth = factors.tolist()
+    reach = float(np.abs(logs - middle).max())
+    return Whole(kernels, rest, messages, growth, middle, reach, sqrt(max(error, 0.0)), freedom)
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:
