@@ -96,6 +96,10 @@ class Space:
     def drawn(self, rng: np.random.Generator, sharding: str, level: str) -> Drawn:
         """A step with random sizes. Raises UsageError or ChoiceError if they do not fit each other."""
         sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
+        if isinstance(choices := self.sizes.get("batch"), range):  # else hardly a draw is whole micro-batches
+            micro = sizes.get("micro", DlrmConfig().training.micro)
+            whole = max(round(sizes["batch"] / micro), 1) * micro
+            sizes["batch"] = whole if whole in choices else sizes["batch"]
         if sharding == MIXED:
             count = sizes.get("tables", DlrmConfig().embeddings.tables)
             sharding = ",".join(rng.choice(list(SHARDINGS), count))

@@ -46,6 +46,12 @@ def application(app, out, *argv):
     return main(app, given, MPI.COMM_SELF)
 
 
+def test_batches_of_a_range_are_whole_micro_batches():
+    for seed in range(50):
+        step = drawn("dlrm row batch=100..200 micro=48|64 ranks=2", seed)
+        assert step.sizes["batch"] % step.sizes["micro"] == 0 and 100 <= step.sizes["batch"] <= 200
+
+
 def test_draws_fit_their_ranges_and_are_text_again():
     text = "dlrm table|mixed tables=2..4 rows=100..900 batch=128..512 width=4|8 ranks=2"
     found = [drawn(text, seed) for seed in range(12)]
