@@ -162,10 +162,10 @@ def waits(case: Case, rounds: int, quiet: bool) -> dict:
                 comm.Barrier()
                 waited[0], begin = 0.0, time.perf_counter()
                 program(values)
-                mine = waited[0]
-                comm.Barrier()
-                seconds = time.perf_counter() - begin
-                return seconds, mine / seconds
+                ended = time.perf_counter()
+                comm.Barrier()  # a rank whose stages have ended waits for the others
+                end = time.perf_counter()
+                return end - begin, (waited[0] + end - ended) / (end - begin)
 
             ways[f"{level}, {schedule}"] = measured
     found, undisturbed_shares = in_quiet_turn(comm, ways, rounds, quiet)
