@@ -46,8 +46,8 @@ class Laid:
     `each` (works,): seconds of a call of each work. `errors` (works, 2): standard deviations of their logarithms,
     common to all sizes of a kernel, and of a size alone; `rest_error`: that of the time between calls. `marks`: the
     works that were not measured. `work`, `rest`, both (2, waits + 1, ranks): seconds of kernels, and between them
-    (`_segments`). `costs`, `beside`, both (waits, ranks): seconds of messages for which
-    ranks stop, and of messages that pass while ranks work."""
+    (`_segments`). `costs`, `beside`, both (waits, ranks): seconds of messages for which ranks stop, and of messages
+    that pass while ranks work."""
 
     each: np.ndarray
     errors: np.ndarray
