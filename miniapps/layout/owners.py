@@ -20,6 +20,11 @@ def zigzag_owner(count: int, size: int) -> np.ndarray:
     return np.minimum(runs, 2 * size - 1 - runs)
 
 
+def in_turn_owner(count: int, size: int) -> np.ndarray:
+    """(count,) int32: the ranks own blocks in turn."""
+    return np.arange(count, dtype=np.int32) % size
+
+
 def owner_of(counts: Sequence[int]) -> np.ndarray:
     """(sum of counts,) int32: rank r owns a contiguous run of `counts[r]` blocks."""
     return np.repeat(np.arange(len(counts), dtype=np.int32), counts)

@@ -1,4 +1,4 @@
-"""Whether something else uses this process' core: how long a fixed quantum of work takes.
+"""Whether something else uses this process' core, and how fast its clock runs: fixed work, timed.
 
 A processor of which a process has all the time may still run at half speed: its core has a second thread, on a cloud
 that of somebody else. No CPU time shows it, but a fixed work quantum does (FWQ: Sottile and Minnich, "Analysis of
@@ -7,8 +7,8 @@ microbenchmarks for performance tuning of clusters", 2004).
 The work is sums of arrays in the first-level cache, which a second thread of the core slows down. A loop of the
 interpreter is no such work: from process to process it takes up to a fifth longer on a core that nothing else uses.
 
-A quantum does not say how fast the clock runs: from process to process it differs by where its arrays lie. A chain of
-multiplications, each of which needs the product before it, does: it takes a fixed number of cycles and no memory.
+A quantum does not say how fast the clock runs: it differs from process to process on a steady clock, too. A chain of
+multiplications does. Each needs the product before it, so the chain takes a fixed number of cycles, and no memory.
 """
 
 from __future__ import annotations
@@ -78,5 +78,4 @@ class Core:
         return taken <= LONGER * self._taken[int(SHORT * len(self._taken))]
 
 
-own_core = Core()
-undisturbed = own_core.undisturbed
+undisturbed = Core().undisturbed

@@ -3,7 +3,7 @@
 A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
 long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
 far off count little (soft L1: the first steps of a process may take half as long again). The factor of kernels grows
-with the logarithm of their seconds in the step: long steps find less in caches. All factors begin at 1, growth at 0
+with the logarithm of their seconds in the step, as far as the steps show it. All factors begin at 1, growth at 0
 (ridge regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's
 price, less the scatter of the measured steps themselves. It begins as USUAL, which counts as FEWEST steps (Gelman et
 al., "Bayesian data analysis", section 3.3): a few steps that lie near their prices by chance say little.

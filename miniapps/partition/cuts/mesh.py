@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -10,13 +10,13 @@ from math import prod
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.layout.owners import contiguous_owner, shuffled, zigzag_owner
+from miniapps.layout.owners import contiguous_owner, in_turn_owner, shuffled, zigzag_owner
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of
 from miniapps.partition.cuts.steps import STAGE, Plan
 from miniapps.untrusted.program import mesh_text
 
 GPIPE, ONE_EACH, CIRCULAR = SCHEDULES = ("gpipe", "1f1b", "circular")
-CONTIGUOUS, ZIGZAG, IN_TURN = "contiguous", "zigzag", "in turn"  # owners of the blocks of an axis
+CONTIGUOUS, ZIGZAG = "contiguous", "zigzag"  # owners of the blocks of an axis
 LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 
 
@@ -64,8 +64,9 @@ class Mesh:
         carrier = self.carrier(axis.name)
         size = 1 if carrier is None else self.extent(carrier)
         if axis.name == STAGE and self.schedule == CIRCULAR:
-            return _owners(axis.blocks, size, self.shuffle, IN_TURN)
-        return _owners(axis.blocks, size, self.shuffle, ZIGZAG if axis.name in self.zigzag else CONTIGUOUS)
+            return _owners(axis.blocks, size, self.shuffle, in_turn_owner)
+        owner = zigzag_owner if axis.name in self.zigzag else contiguous_owner
+        return _owners(axis.blocks, size, self.shuffle, owner)
 
     def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
         """The blocks of an axis that a rank owns, ascending."""
@@ -106,13 +107,8 @@ def _group(axes: tuple[tuple[str, int], ...], carriers: frozenset[str | None], r
 
 
 @cache
-def _owners(blocks: int, size: int, seed: int, how: str) -> np.ndarray:
-    found = {
-        CONTIGUOUS: contiguous_owner,
-        ZIGZAG: zigzag_owner,
-        IN_TURN: lambda blocks, size: np.arange(blocks) % size,
-    }
-    return shuffled(found[how](blocks, size), seed)
+def _owners(blocks: int, size: int, seed: int, owner: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    return shuffled(owner(blocks, size), seed)
 
 
 def parse(
