@@ -9,13 +9,18 @@ sends them would still be in caches, and a short message would take a fraction o
 Beside the time, the trace states the work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes
 and between them, here and on other rank counts over the same number of nodes, so that the analysis, which knows no
 schedules, can transfer a fitted cost to these counts.
+
+Where the drawn plans have meshes of several axes, a sum along one of them has a part of the ranks, while the other
+ranks add among themselves. So the reductions are timed in groups of ranks too, all groups at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import combinations
+from math import prod
 
 import numpy as np
 from mpi4py import MPI
@@ -30,8 +35,9 @@ from kernels.guarantees import ChoiceError
 from kernels.wires import PLAIN
 from miniapps.calibrate.beside import beside_cases
 from miniapps.calibrate.cases import Case
-from miniapps.calibrate.plans import space_of
+from miniapps.calibrate.plans import drawn_from, space_of
 from miniapps.layout.messages import Messages
+from miniapps.partition.cuts.steps import STAGE
 from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
@@ -46,6 +52,25 @@ EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes
 OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # rank counts whose schedules are also counted
 
 
+@dataclass(frozen=True)
+class Way:
+    """Ranks that reduce: those of `comm`, whose ranks are on `nodes`, one for each. `where`: a word for them."""
+
+    where: str
+    comm: MPI.Comm
+    nodes: tuple[int, ...]
+
+    @property
+    def near(self) -> int:
+        """The most ranks on one node."""
+        return most_near(self.nodes)
+
+
+def most_near(nodes: Sequence[int]) -> int:
+    """How many of some ranks are on one node at most; `nodes`: the node of each."""
+    return max(map(nodes.count, nodes))
+
+
 def collective_cases(ctx) -> list[Case]:
     """All-reduces by every requested ordering, and exchanges; for plans also their reductions, reduce-scatters, wires,
     and messages beside work. With one rank, only the reductions of a rank alone."""
@@ -53,14 +78,18 @@ def collective_cases(ctx) -> list[Case]:
     wires = {wire for text in options.plans for wire in getattr(space_of(text), "wires", ())} - {PLAIN}
     planned = (*PLANNED, *(label for wire in sorted(wires) for label in over(wire)))
     labels = (*options.reductions, *(planned if options.plans else ()))
+    nodes = nodes_of(ctx.comm)
+    ways = [Way("together", ctx.comm, nodes), *_groups(ctx, nodes), Way("alone", MPI.COMM_SELF, (0,))]
+    if ctx.size == 1:
+        ways = ways[:1]
     cases = []
     for label in dict.fromkeys(labels):
         for n in ENCODED_LENGTHS if OVER in label else LENGTHS:
             reduction = Reduction.named(label, (n,))
             for contributions in contributed(reduction):
-                cases += _reductions(ctx, label, reduction, contributions)
+                cases += _reductions(ctx, ways, label, reduction, contributions)
             if options.plans and label in SCATTERED:
-                cases += _reductions(ctx, label, replace(reduction, collective="reduce-scatter"), 1)
+                cases += _reductions(ctx, ways, label, replace(reduction, collective="reduce-scatter"), 1)
     if ctx.size > 1:
         cases += _exchanges(ctx)
         cases += beside_cases(ctx, PLANNED) if options.plans else []
@@ -79,39 +108,69 @@ def over(wire: str) -> tuple[str, str]:
     return f"direct over {wire}", f"direct in exact over {wire}"
 
 
-def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> list[Case]:
+def _groups(ctx, nodes: tuple[int, ...]) -> list[Way]:
+    """The groups of ranks that add along some axes, not all, of the meshes of the drawn plans: one way for each size of
+    a group and number of its ranks on a node, in the group with the most. Collective."""
+    options = ctx.config.calibrate
+    drawn = drawn_from(options.plans, options.programs, ctx.seed)
+    meshes = dict.fromkeys(tuple(getattr(one, "mesh", {}).items()) for _, one in drawn)
+    ways: dict[tuple[int, int], Way] = {}
+    for mesh in meshes:
+        if prod(size for _, size in mesh) != ctx.size:
+            continue
+        for groups in groups_along(dict(mesh)):
+            places = max((tuple(nodes[rank] for rank in each) for each in groups), key=most_near)
+            kind = len(places), most_near(places)
+            if kind not in ways:
+                number = next(k for k, each in enumerate(groups) if ctx.rank in each)
+                where = "among {}, {} near".format(*kind)
+                ways[kind] = Way(where, ctx.comm.Split(number, ctx.rank), places)
+    return list(ways.values())
+
+
+def groups_along(mesh: Mapping[str, int]) -> Iterator[list[tuple[int, ...]]]:
+    """For each choice of axes of a mesh along which some ranks add but not all: the groups of ranks that do. No sum is
+    along the stages of a pipeline."""
+    ranks = np.arange(prod(mesh.values())).reshape(tuple(mesh.values()))
+    axes = [k for k, (name, size) in enumerate(mesh.items()) if size > 1 and name != STAGE]
+    for count in range(1, len(axes) + 1):
+        for along in combinations(axes, count):
+            last = tuple(range(ranks.ndim - count, ranks.ndim))
+            groups = np.moveaxis(ranks, along, last).reshape(-1, prod(ranks.shape[k] for k in along))
+            if len(groups) > 1:
+                yield [tuple(each) for each in groups.tolist()]
+
+
+def _reductions(ctx, ways: Sequence[Way], label: str, reduction: Reduction, contributions: int) -> list[Case]:
     (n,) = reduction.shape
     drawn = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
     written = drawn.astype(reduction.dtype)
     values = written.copy()
     prepare = between(values, written, n * reduction.dtype.itemsize)
-    nodes = nodes_of(ctx.comm)
     scattered = "scattered " * (reduction.collective == "reduce-scatter")
     cases = []
-    for comm, where in ((ctx.comm, "together"), (MPI.COMM_SELF, "alone")):
-        if where == "alone" and ctx.size == 1:
-            continue
-        blocks = range(comm.rank * contributions, (comm.rank + 1) * contributions)
+    for way in ways:
+        size = way.comm.size
+        blocks = range(way.comm.rank * contributions, (way.comm.rank + 1) * contributions)
         reducer = ctx.reducer(
-            f"{scattered}{label}:{n}:{contributions}:{where}",
+            f"{scattered}{label}:{n}:{contributions}:{way.where}",
             (n,),
             reduction.dtype,
-            comm=comm,
+            comm=way.comm,
             blocks=blocks if reduction.takes_sums or reduction.coding is not None else None,
             by=(reduction.ordering, reduction.accumulation),
             collective=reduction.collective,
             wire=reduction.wire,
             watched=False,
         )
-        places = nodes if where == "together" else (0,)
         length = n * reduction.dtype.itemsize / 8
-        parameters = {"length": length, "ranks": comm.size, "contributions": contributions}
-        parameters |= counts(reduction, comm.size, places, contributions) or {}
-        if where == "together" and ctx.rank == 0:
-            for size in OTHER_RANKS:
-                spread = spread_over(size, len(set(nodes)))
-                others = counts(reduction, size, spread, contributions) or {}
-                parameters |= {f"{key}:{size}": x for key, x in others.items()}
+        parameters = {"length": length, "ranks": size, "near": way.near, "contributions": contributions}
+        parameters |= counts(reduction, size, way.nodes, contributions) or {}
+        if way.where == "together" and ctx.rank == 0:
+            for other in OTHER_RANKS:
+                spread = spread_over(other, len(set(way.nodes)))
+                others = counts(reduction, other, spread, contributions) or {}
+                parameters |= {f"{key}:{other}": x for key, x in others.items()}
         cases.append(
             Case(
                 reducer.region,
@@ -119,7 +178,7 @@ def _reductions(ctx, label: str, reduction: Reduction, contributions: int) -> li
                 parameters,
                 nbytes=reducer.nbytes,
                 traced=True,
-                together=where == "together",
+                together=size > 1,
                 prepare=prepare,
             )
         )

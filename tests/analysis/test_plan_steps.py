@@ -36,8 +36,8 @@ def test_the_error_of_a_price_is_not_that_of_the_measured_step():
     parts = rng.uniform(1, 10, (4000, 3))
     taken = parts.sum(axis=1) * np.exp(0.04 * rng.standard_normal(4000) + 0.03 * rng.standard_normal(4000))
     assert whole_of(parts, taken).error == pytest.approx(0.05, rel=0.05)
-    assert whole_of(parts, taken, 0.03).error == pytest.approx(0.04, rel=0.05)
-    assert whole_of(parts, taken, 0.2).error == 0.0
+    assert whole_of(parts, taken, 0.03**2).error == pytest.approx(0.04, rel=0.05)
+    assert whole_of(parts, taken, 0.2**2).error == 0.0
 
 
 def test_a_few_steps_that_are_at_their_prices_by_chance_say_little():

@@ -87,6 +87,17 @@ def test_the_stated_errors_hold_as_often_as_a_normal_distribution_says():
     assert errors.min() > 0.03
 
 
+def test_a_measured_shape_left_out_is_as_the_others_predict_it():
+    shapes = np.rint(2.0 ** np.random.default_rng(2).uniform(3, 9, (24, 3)))
+    flops, nbytes, seconds = kernel(shapes)
+    seconds[5] *= 3.0  # which only this shape takes
+    left_out = KernelTimes(shapes, flops, nbytes, seconds).left_out
+    assert left_out[5] < 0.6 * seconds[5]
+    others = np.arange(24) != 5
+    fitted = KernelTimes(shapes[others], flops[others], nbytes[others], seconds[others])
+    assert left_out[5] == pytest.approx(fitted.seconds(shapes[5:6], flops[5:6], nbytes[5:6])[0][0], rel=0.5)
+
+
 def test_a_shape_outside_of_all_measured_is_said_to_be_and_takes_the_sum_alone():
     """Of shapes whose times are a sum exactly, the process has nothing to add, however far the shape lies."""
     shapes = np.rint(2.0 ** np.random.default_rng(1).uniform(3, 6, (20, 3)))
@@ -195,6 +206,31 @@ def test_several_contributions_of_a_rank_have_prices_of_their_own(calibration):
     one, two, five = (prices.allreduce("direct", 256, 8, 2, k) for k in (1, 2, 5))
     assert two == five == pytest.approx(2.0 * one)
     assert prices.allreduce("ring", 256, 8, 2, 2) == prices.allreduce("ring", 256, 8, 2)  # has but one case
+
+
+def test_groups_of_ranks_have_their_own_times_by_how_many_share_a_node(calibration):
+    own = calibration.cases[calibration.cases["region"].str.startswith("allreduce.direct")]
+    own = own[own["ranks"] == 2]
+    cases, facts = [calibration.cases.assign(near=calibration.cases["ranks"])], dict(calibration.reductions)
+    for near, factor in ((1, 5.0), (2, 3.0)):
+        group = own.assign(near=near, seconds=1e-6 + factor * (own["seconds"] - 1e-6))
+        group["region"] = group["region"].str.replace("together", f"among 2, {near} near")
+        cases.append(group)
+        facts |= {name: calibration.reductions[name.replace(f"among 2, {near} near", "together")] | {"region": name}
+                  for name in group["region"]}  # fmt: skip
+    whole = cases[0]["ranks"] == 2
+    cases[0] = cases[0].assign(
+        ranks=cases[0]["ranks"].where(~whole, 4), near=cases[0]["near"].where(~whole, 4)
+    )
+    prices = Collectives(
+        replace(calibration, size=4, cases=pd.concat(cases, ignore_index=True), reductions=facts)
+    )
+    all_ranks = ALPHA + 256 * (8 * BETA + GAMMA)
+    assert prices.allreduce("direct", 256, 8, 4) == pytest.approx(all_ranks)
+    assert prices.allreduce("direct", 256, 8, 2) == pytest.approx(3 * all_ranks)
+    assert prices.allreduce("direct", 256, 8, 2, near=1) == pytest.approx(5 * all_ranks)
+    assert prices.local("direct", 256, 8) == pytest.approx(1e-6)
+    assert prices.timed(2) and not prices.timed(3) and not prices.extrapolated
 
 
 def test_without_all_reduces_there_is_no_price(calibration):

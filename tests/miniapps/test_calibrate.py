@@ -15,7 +15,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.calibrate import APP, bandwidth, collectives, noise, run
 from miniapps.calibrate.cases import Case
-from miniapps.calibrate.collectives import counts, spread_over
+from miniapps.calibrate.collectives import counts, groups_along, most_near, spread_over
 from miniapps.calibrate.noise import shares
 from miniapps.calibrate.run import measure
 from miniapps.runner.main import main
@@ -223,3 +223,20 @@ def test_what_cannot_be_measured_is_refused(tmp_path, capsys, more, why):
     assert calibrate(tmp_path / "run", *more) == 2
     assert why in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_sums_along_some_axes_of_a_mesh_are_among_groups_of_ranks():
+    rows, columns = [(0, 1), (2, 3)], [(0, 2), (1, 3)]
+    assert list(groups_along({"data": 2, "model": 2})) == [columns, rows]
+    assert list(groups_along({"data": 2, "stage": 2})) == [columns]
+    assert list(groups_along({"data": 1, "model": 4})) == list(groups_along({"stage": 4})) == []
+    sizes = [
+        [len(group) for group in groups] for groups in groups_along({"data": 2, "model": 3, "sequence": 2})
+    ]
+    assert sizes == [[2] * 6, [3] * 4, [2] * 6, [6] * 2, [4] * 3, [6] * 2]
+    for groups in groups_along({"data": 2, "stage": 3, "model": 2}):
+        assert sorted(rank for group in groups for rank in group) == list(range(12))
+
+
+def test_the_most_ranks_on_one_node_count_as_near():
+    assert [most_near(nodes) for nodes in ((0,), (0, 0, 1), (2, 1, 0))] == [1, 2, 1]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from analysis.__main__ import main
+from analysis.predict.costs.collectives import Collectives, measured
 from analysis.predict.reading.calibration import read_calibration
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
@@ -68,3 +69,22 @@ def test_a_prediction_is_scored_by_the_run_that_follows_it(tmp_path, capsys, lib
     assert main(["score", ledger, *sources, str(tmp_path / "target"), "--json"]) == 0
     scored = json.loads(capsys.readouterr().out)["tables"]["targets"]
     assert [(each["ranks"], each["runs"]) for each in scored] == [(size, 2)]
+
+
+@layouts(4, others=())
+def test_reductions_are_timed_in_the_groups_of_the_drawn_meshes(tmp_path, library, size):
+    plan = "mlp dp+tp features=8 width=16 samples=8 batch=4 data=2 model=2 guarantee=layout"
+    run(size, "-m", "miniapps.calibrate", *SHORT, "--plan", plan, "--programs", "1", "--no-progress", "--out",
+        str(tmp_path / "cal"), library=library)  # fmt: skip
+    known = read_calibration(tmp_path / "cal")
+    table = measured(known)
+    assert sorted(set(zip(table["ranks"], table["near"], strict=True))) == [(2, 2), (4, 4)]
+    pairs, all_ranks = (table[table["ranks"] == n] for n in (2, 4))
+    alike = ["label", "length", "contributions", "scatters"]
+    assert len(pairs) == len(all_ranks) > 0
+    assert (pairs[alike].to_numpy() == all_ranks[alike].to_numpy()).all()
+    assert (pairs["alone"].to_numpy() == all_ranks["alone"].to_numpy()).all()
+    schedules = table[table["label"] == "direct"].groupby("ranks")["messages"].max()
+    assert schedules[2] < schedules[4]  # counted for the ranks of a group
+    prices = Collectives(known)
+    assert prices.allreduce("block-tree", 4096, 8, 2) > 0 and not prices.extrapolated

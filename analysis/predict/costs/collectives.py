@@ -6,9 +6,9 @@ The suite's reductions follow schedules, so their cost is
 
 on the critical path (`kernels.allreduce.cost`; Hockney's model). Primed terms count the node that sends or receives
 most, since its ranks share its link. Relative nonnegative least squares fits the coefficients for each accumulation, to
-the calibration's times on one rank count. If the calibration timed the ordering on the requested rank count, the model
-interpolates these times in the length instead. For another rank count it uses the counts that the calibration states
-for that count, and marks the answer as extrapolated.
+the calibration's times. If the calibration timed the ordering on the requested rank count, among all its ranks or in
+groups of them, the model interpolates these times in the length instead. For another rank count it uses the counts that
+the calibration states for that count, and marks the answer as extrapolated.
 
 The schedule of the library's own all-reduce is unknown. Its time has three zones (Lin et al. 2404.12674, section 4.3):
 a constant latency; then a sigmoid of the logarithm of the bus bandwidth over that of the bytes; then m(p) bytes over
@@ -126,17 +126,20 @@ class Collectives:
         size: int,
         contributions: int = 1,
         scatters: bool = False,
+        near: int | None = None,
     ) -> float:
         """Seconds of an all-reduce, or if it `scatters` of a reduce-scatter, by the reduction `label`
-        (`miniapps.trace.head.label_of`) on `size` ranks, beyond the local work of each rank. `contributions`: the most
-        that a rank has. Raises Unreachable for a lossy wire that was not measured."""
+        (`miniapps.trace.head.label_of`) on `size` ranks, at most `near` of them on a node, beyond the local work of
+        each rank. `contributions`: the most that a rank has. Raises Unreachable for a lossy wire that was not
+        measured."""
         if size == 1:
             return 0.0
-        own = self._measured(label, contributions, scatters)
+        own = self._measured(label, contributions, scatters, size, near)
         if scatters and not own["scatters"].iloc[0]:  # latency of an all-reduce, half of its bytes
             self.extrapolated["reduce-scatters, which were not calibrated"] = None
             whole, latency = (
-                self.allreduce(label, count, itemsize, size, contributions) for count in (elements, 1)
+                self.allreduce(label, count, itemsize, size, contributions, near=near)
+                for count in (elements, 1)
             )
             return latency + (whole - latency) / 2
         n = elements * itemsize / 8  # lengths of the calibration are of float64
@@ -161,7 +164,7 @@ class Collectives:
         self, label: str, elements: int, itemsize: int, contributions: int = 1, scatters: bool = False
     ) -> float:
         """Seconds of the work for an all-reduce, or a reduce-scatter, that a rank does alone."""
-        own = self._measured(label, contributions, scatters)
+        own = self._measured(label, contributions, scatters, self.calibration.size)
         n, x, y = elements * itemsize / 8, own["length"].to_numpy(float), own["alone"].to_numpy(float)
         seconds = float(np.interp(n, x, y))
         # The work grows with the contributions that a rank adds beyond those of the calibration.
@@ -189,9 +192,7 @@ class Collectives:
         """Seconds of a gather, scatter or all-to-all of the library with `nbytes` bytes in total."""
         if size == 1:
             return 0.0
-        own = self._table[self._table["label"] == LIBRARY]
-        if own.empty:
-            own = self._stand_in(LIBRARY)
+        own = self._measured(LIBRARY, 1, False, size)
         if self.link is not None:
             return self.link.seconds(size - 1, nbytes * bus("gather", size))
         if own["ranks"].iloc[0] != size:
@@ -221,10 +222,16 @@ class Collectives:
 
     # ---- parts
 
-    def _measured(self, label: str, contributions: int, scatters: bool = False) -> pd.DataFrame:
-        """The rows of a reduction, or of the one that stands in for it: with the least measured number of contributions
-        that is not below `contributions`, since a rank may send a single one unchanged, but not several; with those of
-        a reduce-scatter, if there are any."""
+    def timed(self, size: int) -> bool:
+        """Whether all-reduces among `size` ranks were timed."""
+        return bool((self._table["ranks"] == size).any())
+
+    def _measured(
+        self, label: str, contributions: int, scatters: bool, size: int, near: int | None = None
+    ) -> pd.DataFrame:
+        """The rows of a reduction, or of the one that stands in for it: among `size` ranks with about as many `near`,
+        or else among all; with the least measured number of contributions that is not below `contributions`, since a
+        rank may send a single one unchanged, but not several; with those of a reduce-scatter, if there are any."""
         own = self._table[self._table["label"] == label]
         if own.empty:
             own = self._stand_in(label)
@@ -232,6 +239,12 @@ class Collectives:
             own = own[own["scatters"]]
         else:
             own = own[~own["scatters"]]
+        among = own[own["ranks"] == size]
+        own = among if len(among) else own[own["ranks"] == self.calibration.size]
+        places = own["near"].unique()
+        if len(places) > 1:
+            wanted = size if near is None else near
+            own = own[own["near"] == min(places, key=lambda k: (abs(k - wanted), k))]
         counts = np.sort(own["contributions"].unique())
         nearest = min(int(np.searchsorted(counts, contributions)), len(counts) - 1)
         return own[own["contributions"] == counts[nearest]]
@@ -307,18 +320,18 @@ class Collectives:
 
 
 def measured(calibration: Calibration) -> pd.DataFrame:
-    """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
-    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `scatters` (a reduce-scatter), `ranks`,
-    `extra` (seconds beyond the local work of a rank), `alone` (seconds of that work), and the counts EVERY, also on
-    other rank counts."""
+    """The all-reduces of a calibration, a row per ordering, length, number of contributions, and group of ranks:
+    `label`, `ordering`, `accumulation`, `length` (elements of float64), `contributions` (of a rank), `scatters` (a
+    reduce-scatter), `ranks` of a group, `near` of them on a node, `extra` (seconds beyond the local work of a rank),
+    `alone` (seconds of that work), and the counts EVERY, also on other rank counts."""
     cases = calibration.of("allreduce.", "reduce-scatter.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []
     for _, row in cases.iterrows():
         facts = stated.get(row["region"])
-        if facts is None or row["ranks"] != calibration.size:
+        if facts is None or (row["ranks"] == 1 and calibration.size > 1):
             continue
-        alone = cases[(cases["region"] == row["region"].replace(":together", ":alone"))]
+        alone = cases[cases["region"] == row["region"].rpartition(":")[0] + ":alone"]
         local = float(alone["seconds"].iloc[0]) if len(alone) and calibration.size > 1 else 0.0
         rows.append(
             dict(row)
@@ -327,6 +340,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "ordering": facts["ordering"],
                 "accumulation": facts.get("accumulation", "working"),
                 "contributions": row.get("contributions", 1.0),
+                "near": row.get("near", row["ranks"]),
                 "scatters": facts.get("collective", "allreduce") == "reduce-scatter",
                 "extra": max(float(row["seconds"]) - local, 1e-9),
                 "alone": local,
@@ -340,6 +354,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
         "contributions",
         "scatters",
         "ranks",
+        "near",
         "extra",
         "alone",
         *EVERY,

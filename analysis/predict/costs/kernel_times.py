@@ -90,11 +90,19 @@ class KernelTimes:
         )[0]
         self._weights = cho_solve(factor, y - design @ self._trend)
         self._factor = factor
+        self._left_out = y - self._weights / np.diag(cho_solve(factor, np.eye(len(x))))
+        self._sums = terms @ self._coefficients
 
     @property
     def noise(self) -> float:
         """Standard deviation of the logarithm of a time that each shape has for itself."""
         return float(np.exp(self._parameters[-1]))
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """(n,) seconds of each measured shape, as all others predict it (Rasmussen and Williams 2006, equation
+        5.12)."""
+        return np.exp(self._left_out) * self._sums
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, with `noise`, (n,) whether

@@ -6,9 +6,10 @@ with the same kernels can be compared though their kernels' times are uncertain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, pi, sqrt
+from math import log, pi
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
 from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
-from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
+from analysis.predict.plans.kernels import KERNEL, REST, Hidden, WorkTimes, works_in
 from analysis.predict.plans.steps import Laid, Messages, laid_out, often
 from analysis.predict.plans.whole import FEWEST as FEWEST_STEPS
-from analysis.predict.plans.whole import UNFITTED, Whole, doubted, off, whole_of
+from analysis.predict.plans.whole import UNFITTED, Whole, doubt, doubted, off, whole_of
 from analysis.predict.reading.calibration import Calibration, hash_of
 from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
@@ -64,8 +65,8 @@ class Priced:
 
 class Prices:
     """Prices programs on the machine of some calibrations, or on devices that a machine file describes. Kernels come
-    from the calibration on a number of ranks nearest to the program's, messages from the one nearest to the ranks that
-    take part."""
+    from the calibration on a number of ranks nearest to the program's. So do messages, if it timed groups of as many
+    ranks as take part; else from the calibration on the nearest number of these."""
 
     def __init__(self, calibrations: Sequence[Calibration], machine: Machine | None = None):
         self.machine = machine or Machine()
@@ -101,13 +102,7 @@ class Prices:
         worked = (laid.work + laid.rest).sum(axis=(0, 1)) + laid.costs.sum(axis=0)
         if device is None:
             rate = self._rate(calibration, replays, rate_rng)
-            kernels, sizes = (work.key for work in program.works), map(str, program.works)
-            taken = often(program) * laid.each
-            doubts = [
-                *zip(kernels, taken, laid.errors[:, 0], strict=True),
-                *zip(sizes, taken, laid.errors[:, 1], strict=True),
-                (REST, laid.rest.sum(axis=(0, 1)).mean(), laid.rest_error),
-            ]
+            doubts = doubts_of(program, laid)
             rate *= doubted(doubts, float(worked.mean()) + exposed, replays, seed) * off(
                 fit, program.title, replays, seed
             )
@@ -138,12 +133,14 @@ class Prices:
         `guarantee`, which has kernels of its own, or of all, if these are too few to fit."""
         about = calibration.path, guarantee
         if about not in self._wholes:
-            rows = []
+            rows, doubts = [], []
             messages = _Calibrated(self, calibration.size, calibration.cores)
+            programs_with = Counter(work for program, _ in calibration.steps for work in set(program.works))
             own = [step for step in calibration.steps if step[0].guarantee == guarantee]
             for program, seconds in own if len(own) >= FEWEST_STEPS else calibration.steps:
+                alone = {work for work in program.works if programs_with[work] == 1}
                 try:
-                    laid = laid_out(program, self._works(calibration), messages, program.size)
+                    laid = laid_out(program, Hidden(self._works(calibration), alone), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
                 quiet = float(laid.quiet.wall[0])
@@ -154,11 +151,13 @@ class Prices:
                 longer = float(np.median(noisy.wall)) / quiet  # by noise, as the measured steps
                 parts = np.array([quiet - rest - sent, rest, sent])
                 rows.append((*(longer * parts), seconds))
+                doubts.append(doubt(doubts_of(program, laid), quiet))
             steps = np.array(rows, float).reshape(-1, 4)
             # The variance of a median of n numbers over that of one: 1 for one, and pi / 2n for many.
             share = pi / (2 * max(len(calibration.hashes), 1) + pi - 2)
-            scatter = sqrt(share) * float(np.nan_to_num(calibration.step_spread))
-            self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1], scatter)
+            scatter = share * float(np.nan_to_num(calibration.step_spread)) ** 2
+            apart = scatter + float(np.mean(np.square(doubts or [0.0])))
+            self._wholes[about] = whole_of(steps[:, :-1], steps[:, -1], apart)
         return self._wholes[about]
 
     def _rate(self, calibration: Calibration, replays: int, rng: np.random.Generator) -> np.ndarray:
@@ -198,6 +197,17 @@ class Prices:
         return min(fitting, key=lambda c: (abs(log(c.size / size)), c.path))
 
 
+def doubts_of(program: Program, laid: Laid) -> list[tuple[str, float, float]]:
+    """(key, seconds in a step, standard deviation of their logarithm) of what may be off in a laid out program."""
+    kernels, sizes = (work.key for work in program.works), map(str, program.works)
+    taken = often(program) * laid.each
+    return [
+        *zip(kernels, taken, laid.errors[:, 0], strict=True),
+        *zip(sizes, taken, laid.errors[:, 1], strict=True),
+        (REST, laid.rest.sum(axis=(0, 1)).mean(), laid.rest_error),
+    ]
+
+
 def _above(seconds: np.ndarray) -> np.ndarray:
     return np.where(seconds > ROUNDING_S, seconds, 0.0)
 
@@ -219,7 +229,7 @@ class _Calibrated:
             return float(messages.exchange(np.array([wait.nbytes]), np.array([len(wait.offsets)]))[0]), 0.0
         about = wait.label, wait.elements, wait.itemsize
         local = messages.local(*about, wait.contributions, wait.scatters)
-        return messages.allreduce(*about, size, wait.contributions, wait.scatters), local
+        return messages.allreduce(*about, size, wait.contributions, wait.scatters, near), local
 
     def beside(self, wait: programs.Wait, size: int) -> float:
         messages = self._among(size)
@@ -228,7 +238,10 @@ class _Calibrated:
         return messages.beside("exchange", wait.nbytes)
 
     def _among(self, size: int) -> Collectives:
-        calibration = self._prices._nearest(size, "messages")
+        own = self._of(self._prices._nearest(self._ranks, "messages"))
+        return own if own.timed(size) else self._of(self._prices._nearest(size, "messages"))
+
+    def _of(self, calibration: Calibration) -> Collectives:
         if calibration.path not in self._known:
             turns = turns_of(self._ranks, self._cores, calibration.size, calibration.cores)
             self._known[calibration.path] = Collectives(calibration, self._prices.machine.link, turns)

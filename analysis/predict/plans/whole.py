@@ -2,11 +2,13 @@
 
 A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
 long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
-far off count little (soft L1: the first steps of a process may take half as long again). The factor of kernels grows
-with the logarithm of their seconds in the step, as far as the steps show it. All factors begin at 1, growth at 0
-(ridge regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's
-price, less the scatter of the measured steps themselves. It begins as USUAL, which counts as FEWEST steps (Gelman et
-al., "Bayesian data analysis", section 3.3): a few steps that lie near their prices by chance say little.
+far off count little (soft L1: the first steps of a process may take half as long again). The seconds of a step's
+kernels are those that the other plans' kernels predict, as for a new plan. The factor of kernels grows with the
+logarithm of their seconds in the step, as far as the steps show it. All factors begin at 1, growth at 0 (ridge
+regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price,
+less what a price counts apart: the scatter of the measured steps, and the errors of the kernels' models. It begins as
+USUAL, which counts as FEWEST steps (Gelman et al., "Bayesian data analysis", section 3.3): a few steps that lie near
+their prices by chance say little.
 """
 
 from __future__ import annotations
@@ -54,9 +56,9 @@ class Whole:
 UNFITTED = Whole()
 
 
-def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, scatter: float = 0.0) -> Whole:
-    """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,);
-    `scatter`: standard deviation of the logarithm of these."""
+def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, apart: float = 0.0) -> Whole:
+    """The factors for steps with (n, 3) seconds of kernels, rest and messages, which took `measured` seconds (n,).
+    `apart`: variance of the logarithm of measured over priced that has other causes, which a price counts by itself."""
     if len(measured) < FEWEST:
         return UNFITTED
     logs = np.log(np.maximum(parts[:, 0], SHORTEST_S))
@@ -73,10 +75,18 @@ def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, scatter:
     known = design.T @ design / USUAL**2
     fitted = float(np.trace(np.linalg.solve(known + np.diag(NEAR**-2.0), known)))  # of the four numbers
     freedom = FEWEST + len(design) - fitted
-    error = (FEWEST * USUAL**2 + float((off**2).sum())) / freedom - scatter**2
+    error = (FEWEST * USUAL**2 + float((off**2).sum())) / freedom - apart
     kernels, rest, messages, growth = factors.tolist()
     reach = float(np.abs(logs - middle).max())
     return Whole(kernels, rest, messages, growth, middle, reach, sqrt(max(error, 0.0)), freedom)
+
+
+def doubt(parts: Sequence[tuple[str, float, float]], whole: float) -> float:
+    """Standard deviation of the factors that `doubted` draws, for small ones."""
+    by: dict[str, float] = {}
+    for key, seconds, error in parts:
+        by[key] = by.get(key, 0.0) + seconds * error
+    return sqrt(sum(each**2 for each in by.values())) / whole
 
 
 def doubted(parts: Sequence[tuple[str, float, float]], whole: float, replays: int, seed: int) -> np.ndarray:
