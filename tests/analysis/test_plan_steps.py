@@ -76,6 +76,19 @@ def test_a_price_has_the_factor_and_the_error_of_the_calibrations_steps():
     assert np.log(corrected).std() > 2 * np.log(samples()).std()
 
 
+def test_a_step_is_priced_without_the_measured_times_of_its_own_kernels():
+    """Of kernels whose times no model predicts: each step took as long as measured, and yet other sizes are off."""
+    rng = np.random.default_rng(4)
+    works = {
+        elements(n): 1e-9 * n * float(np.exp(0.3 * rng.standard_normal())) for n in range(1000, 25000, 1000)
+    }
+    steps = tuple((program([w], [((0, 3),)], title=str(k)), 3 * s) for k, (w, s) in enumerate(works.items()))
+    known = measured(works, steps=steps, noise=np.zeros((0, 1)), delays=np.zeros(1), size=1)
+    priced = Prices([known]).of(program([elements(4500)], [((0, 3),)]), replays=2000, clock="wall")
+    assert priced.fit.kernels == pytest.approx(1.0, abs=0.05)
+    assert 0.25 < np.log(priced.samples).std() < 0.36  # the error of the kernel's model, once
+
+
 def test_the_error_of_a_step_belongs_to_its_plan():
     fit = Whole(error=0.1, freedom=5)
     one, again, other = (off(fit, title, 500, 1) for title in ("a", "a", "b"))

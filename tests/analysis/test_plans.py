@@ -61,11 +61,11 @@ def test_a_hidden_size_has_the_time_that_the_others_say(known):
     product, sums = product_of(32), elements(4000)
     slow = measured({product: 1.0, sums: 5.0} | {product_of(n): 1e-6 + 2 * n**3 / 50e9 for n in (8, 16, 24, 48, 64, 96)}
                     | {elements(1000): 2e-5})  # fmt: skip
-    seconds, errors, _ = WorkTimes(slow).seconds([product, sums], {product, sums})
+    seconds, errors, _ = WorkTimes(slow).without({product, sums}).seconds([product, sums])
     assert seconds[0] < 0.1 and errors[0].all()
     assert seconds[1] == pytest.approx(7.4e-5)  # 2 us, and four times what the only other size takes beyond
     alone = measured({product: 1.0})
-    assert WorkTimes(alone).seconds([product], {product})[0] == 1.0  # of which nothing else is known
+    assert WorkTimes(alone).without({product}).seconds([product])[0] == 1.0  # of which nothing else is known
 
 
 def test_few_sizes_scale_the_nearest_one_and_are_marked(known):

@@ -91,11 +91,13 @@ def test_a_measured_shape_left_out_is_as_the_others_predict_it():
     shapes = np.rint(2.0 ** np.random.default_rng(2).uniform(3, 9, (24, 3)))
     flops, nbytes, seconds = kernel(shapes)
     seconds[5] *= 3.0  # which only this shape takes
-    left_out = KernelTimes(shapes, flops, nbytes, seconds).left_out
+    times = KernelTimes(shapes, flops, nbytes, seconds)
+    left_out, errors = times.left_out
     assert left_out[5] < 0.6 * seconds[5]
     others = np.arange(24) != 5
     fitted = KernelTimes(shapes[others], flops[others], nbytes[others], seconds[others])
     assert left_out[5] == pytest.approx(fitted.seconds(shapes[5:6], flops[5:6], nbytes[5:6])[0][0], rel=0.5)
+    assert (errors > times.seconds(shapes, flops, nbytes)[1]).all()  # with itself a shape is known better
 
 
 def test_a_shape_outside_of_all_measured_is_said_to_be_and_takes_the_sum_alone():

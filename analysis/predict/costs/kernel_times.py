@@ -90,8 +90,11 @@ class KernelTimes:
         )[0]
         self._weights = cho_solve(factor, y - design @ self._trend)
         self._factor = factor
-        self._left_out = y - self._weights / np.diag(cho_solve(factor, np.eye(len(x))))
-        self._sums = terms @ self._coefficients
+        known = np.diag(cho_solve(factor, np.eye(len(x))))
+        self._left_out = (
+            np.exp(y - self._weights / known) * (terms @ self._coefficients),
+            np.sqrt(1.0 / known),
+        )
 
     @property
     def noise(self) -> float:
@@ -99,10 +102,10 @@ class KernelTimes:
         return float(np.exp(self._parameters[-1]))
 
     @property
-    def left_out(self) -> np.ndarray:
-        """(n,) seconds of each measured shape, as all others predict it (Rasmussen and Williams 2006, equation
-        5.12)."""
-        return np.exp(self._left_out) * self._sums
+    def left_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """((n,) seconds of each measured shape, (n,) standard deviations of their logarithms), as all others predict
+        them (Rasmussen and Williams 2006, equation 5.12)."""
+        return self._left_out
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """((n,) seconds, (n,) standard deviations of their logarithms for a single shape, with `noise`, (n,) whether

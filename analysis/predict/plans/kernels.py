@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import groupby
@@ -38,6 +39,7 @@ _USUAL = re.compile(
     r"(stride|dilation) [(\[][1, ]+[)\]]|groups 1\b|\bdirect\b|\b(True|False) (?=.*of \d+ dims)"
 )
 _DIMS = re.compile(r"[(\[]?(-?\d[-\d, ]*?),?[)\]]? of (\d+) dims")
+LeftOut = dict[tuple[int, ...], tuple[float, float]]  # {dims: seconds, standard deviation of their logarithm}
 
 
 @dataclass
@@ -46,7 +48,8 @@ class WorkTimes:
 
     calibration: Calibration
     _by_key: dict[str, pd.DataFrame] = field(init=False)
-    _models: dict[str, tuple[KernelTimes, dict[tuple[int, ...], float]]] = field(default_factory=dict)
+    _hidden: Collection[tuple[str, tuple[int, ...]]] = ()
+    _models: dict[str, tuple[KernelTimes, LeftOut]] = field(default_factory=dict)
 
     def __post_init__(self):
         self._by_key = dict(tuple(works_in(self.calibration).groupby("key", sort=False)))
@@ -61,12 +64,15 @@ class WorkTimes:
                 "the plans to be priced: fpna calibrate --plan 'MODEL RECIPE SIZE=LOW..HIGH'"
             )
 
-    def seconds(
-        self, works: Sequence[Work], hidden: Collection[Work] = ()
-    ) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    def without(self, works: Collection[Work]) -> WorkTimes:
+        """The same, but the times of `works` come from other sizes of their kernels, if there are any."""
+        found = copy(self)
+        found._hidden = {(work.key, work.dims) for work in works}
+        return found
+
+    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """((n,) seconds of a call of each work, (n, 2) standard deviations of their logarithms, 0 where they were
         measured, what was not measured). The first is common to all sizes of a kernel, the second of this size alone.
-        `hidden`: works whose times come from other sizes of their kernels, if there are any, though they were measured.
         Raises Unreachable as `require`."""
         self.require(works)
         marks: dict[str, list[str]] = {}
@@ -75,7 +81,7 @@ class WorkTimes:
         for k, work in enumerate(works):
             by.setdefault(work.key, []).append(k)
         for key, places in by.items():
-            found[places], errors[places], mark = self._of(key, [works[k] for k in places], hidden)
+            found[places], errors[places], mark = self._of(key, [works[k] for k in places])
             if mark:
                 marks.setdefault(mark, []).append(readable(key))
         return (
@@ -119,15 +125,12 @@ class WorkTimes:
         known = [_scaling_error(rows.iloc[:FEWEST]) for rows in self._by_key.values() if len(rows) > 1]
         return float(np.sqrt(np.mean(np.square(known)))) if known else UNKNOWN
 
-    def _of(
-        self, key: str, works: list[Work], hidden: Collection[Work]
-    ) -> tuple[np.ndarray, np.ndarray, str]:
+    def _of(self, key: str, works: list[Work]) -> tuple[np.ndarray, np.ndarray, str]:
         measured = self._by_key[key]
         known = dict(zip(measured["dims"], measured["seconds"], strict=True))
-        alone = len(measured) == 1
-        found = np.array(
-            [np.nan if work in hidden and not alone else known.get(work.dims, np.nan) for work in works]
-        )
+        if len(known) > 1:
+            known = {dims: seconds for dims, seconds in known.items() if (key, dims) not in self._hidden}
+        found = np.array([known.get(work.dims, np.nan) for work in works])
         errors = np.zeros((len(works), 2))
         new = np.flatnonzero(np.isnan(found))
         if not len(new):
@@ -144,42 +147,27 @@ class WorkTimes:
         found[new], of_shape, outside = model.seconds(
             shapes, [work.flops for work in wanted], [work.nbytes for work in wanted]
         )
-        found[new] = [left_out.get(work.dims, taken) for work, taken in zip(wanted, found[new], strict=True)]
+        for k, work in enumerate(wanted):
+            if work.dims in left_out:
+                found[new[k]], of_shape[k] = left_out[work.dims]
         errors[new, 0] = np.sqrt(np.maximum(of_shape**2 - model.noise**2, 0.0))
         errors[new, 1] = model.noise
         return found, errors, "sizes" if outside.any() else ""
 
-    def _model(self, key: str) -> tuple[KernelTimes, dict[tuple[int, ...], float]]:
-        """The model of a kernel, and {dims: seconds of a measured size, as the others predict it}."""
+    def _model(self, key: str) -> tuple[KernelTimes, LeftOut]:
+        """The model of a kernel, and what it says of measured sizes without them."""
         if key not in self._models:
             rows = _spread_out(self._by_key[key], MOST)
             with threadpool_limits(1):  # small systems: threads would wait for each other
                 operation = key.removeprefix(KERNEL).partition(" ")[0]
                 dims = np.array(rows["dims"].tolist(), float)
                 model = KernelTimes(dims, rows["flops"], rows["nbytes"], rows["seconds"], operation)
-            self._models[key] = model, dict(zip(rows["dims"], model.left_out.tolist(), strict=True))
+            seconds, errors = model.left_out
+            self._models[key] = (
+                model,
+                dict(zip(rows["dims"], zip(seconds.tolist(), errors.tolist(), strict=True), strict=True)),
+            )
         return self._models[key]
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """The times of works, of which `works` come from other sizes of their kernels."""
-
-    times: WorkTimes
-    works: Collection[Work]
-
-    def seconds(self, works: Sequence[Work]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """As of WorkTimes."""
-        return self.times.seconds(works, self.works)
-
-    def rest(self, counts: np.ndarray) -> np.ndarray:
-        """As of WorkTimes."""
-        return self.times.rest(counts)
-
-    @property
-    def rest_error(self) -> float:
-        """As of WorkTimes."""
-        return self.times.rest_error
 
 
 def works_in(calibration: Calibration) -> pd.DataFrame:

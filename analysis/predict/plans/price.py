@@ -17,7 +17,7 @@ from analysis.errors import Unreachable
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.costs.machines import Machine
 from analysis.predict.plans.devices import DeviceMessages, DeviceTimes, device_memory
-from analysis.predict.plans.kernels import KERNEL, REST, Hidden, WorkTimes, works_in
+from analysis.predict.plans.kernels import KERNEL, REST, WorkTimes, works_in
 from analysis.predict.plans.steps import Laid, Messages, laid_out, often
 from analysis.predict.plans.whole import FEWEST as FEWEST_STEPS
 from analysis.predict.plans.whole import UNFITTED, Whole, doubt, doubted, off, whole_of
@@ -140,7 +140,7 @@ class Prices:
             for program, seconds in own if len(own) >= FEWEST_STEPS else calibration.steps:
                 alone = {work for work in program.works if programs_with[work] == 1}
                 try:
-                    laid = laid_out(program, Hidden(self._works(calibration), alone), messages, program.size)
+                    laid = laid_out(program, self._works(calibration).without(alone), messages, program.size)
                 except Unreachable:  # other ranks than the measured one call other kernels
                     continue
                 quiet = float(laid.quiet.wall[0])

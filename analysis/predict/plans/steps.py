@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.errors import Unreachable
 from analysis.predict.plans.devices import DeviceTimes
-from analysis.predict.plans.kernels import Hidden, WorkTimes
+from analysis.predict.plans.kernels import WorkTimes
 from analysis.predict.plans.whole import UNFITTED, Whole
 from analysis.predict.simulation.noise import Quiet
 from analysis.predict.simulation.replay import Replays, Step, Wait, simulate
@@ -89,7 +89,7 @@ class Laid:
 
 def laid_out(
     program: Program,
-    times: WorkTimes | Hidden | DeviceTimes,
+    times: WorkTimes | DeviceTimes,
     messages: Messages,
     node: int,
     fit: Whole = UNFITTED,
@@ -138,7 +138,7 @@ def ordered(program: Program) -> list[tuple[str, bool, bool]]:
 
 
 def _segments(
-    program: Program, order: Mapping[str, int], each: np.ndarray, times: WorkTimes | Hidden | DeviceTimes
+    program: Program, order: Mapping[str, int], each: np.ndarray, times: WorkTimes | DeviceTimes
 ) -> tuple[np.ndarray, np.ndarray]:
     """(2, waits + 1, ranks) seconds of kernels, of which a call takes `each` (works,), and of all between them: before
     a rank posts in each wait, and at the end; and before it ends a wait in which it, or another rank, posted."""

@@ -1,8 +1,8 @@
 """How far prices of whole steps are off, from steps that a calibration ran with all ranks.
 
 A kernel in a step with others, what is between kernels, and a message among kernels may take longer than alone, or less
-long. A factor of each is fitted to the calibration's steps, by least squares of the relative error in which a few steps
-far off count little (soft L1: the first steps of a process may take half as long again). The seconds of a step's
+long. A factor of each is fitted to the calibration's steps, by least squares of ln(priced / measured) in which a few
+steps far off count little (soft L1: the first steps of a process may take half as long again). The seconds of a step's
 kernels are those that the other plans' kernels predict, as for a new plan. The factor of kernels grows with the
 logarithm of their seconds in the step, as far as the steps show it. All factors begin at 1, growth at 0 (ridge
 regression: few steps, or steps with hardly a message, move them little). What remains is the error of a step's price,
@@ -22,6 +22,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 SHORTEST_S = 1e-9
+LEAST = 1e-6  # priced over measured
 FEWEST = 4  # steps to fit the factors to
 USUAL = 0.05  # standard deviation of a step's price
 BEGIN = np.array([1.0, 1.0, 1.0, 0.0])  # factors of kernels, rest and messages, and growth of the first
@@ -67,11 +68,11 @@ def whole_of(parts: np.ndarray, measured: Sequence[float] | np.ndarray, apart: f
     design = columns / np.asarray(measured, float)[:, None]
 
     def loss(factors: np.ndarray) -> float:
-        off = (design @ factors - 1.0) / USUAL
+        off = np.log(np.maximum(design @ factors, LEAST)) / USUAL
         return float(2.0 * (np.sqrt(1.0 + off**2) - 1.0).sum() + (((factors - BEGIN) / NEAR) ** 2).sum())
 
     factors = minimize(loss, BEGIN, bounds=[(0.0, None)] * 3 + [(None, None)]).x
-    off = np.log(np.maximum(design @ factors, 1e-6))
+    off = np.log(np.maximum(design @ factors, LEAST))
     known = design.T @ design / USUAL**2
     fitted = float(np.trace(np.linalg.solve(known + np.diag(NEAR**-2.0), known)))  # of the four numbers
     freedom = FEWEST + len(design) - fitted
