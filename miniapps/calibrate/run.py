@@ -18,6 +18,7 @@ from miniapps.trace.schema import OTHER
 # Seconds for the calls of a case in one round, and for those with what a rank does between them.
 SAMPLE_S, PREPARED_S = 0.004, 0.012
 CALLS = (3, 200)
+TRIES = 3  # calls by which their number is chosen
 NOISE_S = 1.0  # seconds of noise windows in one round
 NOISE_SHARE = 0.25  # the largest share of the budget for the noise windows of one round
 MOST_ROUNDS = 1000
@@ -74,15 +75,18 @@ def _step(rounds: int, number: int, cases: int) -> int:
 
 
 def _calls(ctx, case: Case) -> int:
-    """The number of calls of a case in each round, the same on all ranks; also warms up."""
+    """The number of calls of a case in each round, the same on all ranks; also warms up. It follows from the shortest
+    of some calls: another process may delay any one."""
     case.call()
-    begin = time.perf_counter()
-    if case.prepare is not None:
-        case.prepare()
-    case.call()
-    once = max(time.perf_counter() - begin, 1e-7)
+    taken = []
+    for _ in range(TRIES):
+        begin = time.perf_counter()
+        if case.prepare is not None:
+            case.prepare()
+        case.call()
+        taken.append(time.perf_counter() - begin)
     sample = SAMPLE_S if case.prepare is None else PREPARED_S
-    return ctx.comm.bcast(int(np.clip(sample / once, *CALLS)))
+    return ctx.comm.bcast(int(np.clip(sample / max(min(taken), 1e-7), *CALLS)))
 
 
 def measure(ctx, case: Case, calls: int) -> None:

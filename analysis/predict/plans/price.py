@@ -172,7 +172,7 @@ class Prices:
     ) -> Replays:
         """Replays of a step, one for each `rate`, with the noise of the machine."""
         cores = self.machine.cores or calibration.cores
-        turns = turns_of(size, cores, calibration.size, calibration.cores)
+        turns = turns_of(size, cores, calibration.size, calibration.cores, laid.idle, calibration.spinning)
         noise: Noise | Quiet = Quiet()
         if len(calibration.noise):
             mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))

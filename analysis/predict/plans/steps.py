@@ -22,6 +22,7 @@ from miniapps.untrusted import program as programs
 from miniapps.untrusted.program import Program
 
 NOTHING = np.ones(1)
+SHORTEST_S = 1e-9
 
 
 class Messages(Protocol):
@@ -65,6 +66,14 @@ class Laid:
         return (
             float((self.work + self.rest).sum(axis=(0, 1)).max() + self.costs.sum(axis=0).max())
             + self.exposed
+        )
+
+    @property
+    def idle(self) -> float:
+        """The share of a step without noise in which a rank waits for others, mean over ranks."""
+        worked = (self.work + self.rest).sum(axis=(0, 1)) + self.costs.sum(axis=0)
+        return max(
+            1.0 - float(worked.mean() + self.exposed) / max(float(self.quiet.wall[0]), SHORTEST_S), 0.0
         )
 
     @cached_property
