@@ -3,10 +3,10 @@
     gpt dp|tp width=64..256 layers=1|2 samples=8..32 data=1..2 model=1..2 guarantee=layout
 
 A model, its recipes, its sizes, and the axes of the mesh; `|` separates choices, `..` is a range of whole numbers, and
-`feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh. Without recipes all of the model,
-without an axis of the mesh one rank along it, without a guarantee none and layout. `wire=fp8` names lossy wires of
-gradients, `attention=ring` how attention reaches cut keys, `overlap=sums` which messages begin early. A module of the
-user's own has what the options of `explain` say of it:
+`feedforward=4*width` follows another size. `ranks=4` draws the sizes of the mesh, along as many axes of the recipe as
+there can be. Without recipes all of the model, without an axis of the mesh one rank along it, without a guarantee none
+and layout. `wire=fp8` names lossy wires of gradients, `attention=ring` how attention reaches cut keys, `overlap=sums`
+which messages begin early. A module of the user's own has what the options of `explain` say of it:
 
     mine.py:Model dp|tp inputs="int64[8,16] int64[8,16]" loss=cross_entropy ranks=2
 """
@@ -14,7 +14,7 @@ user's own has what the options of `explain` say of it:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache, partial
 from math import log, prod
@@ -132,7 +132,7 @@ class Space:
         sizes = {name: one_of(choices, rng) for name, choices in self.sizes.items()}
         sizes |= {name: times * sizes[of] for name, (times, of) in self.following.items()}
         if self.ranks:
-            shapes = list(shares(self.ranks, len(names)))
+            shapes = widest(shares(self.ranks, len(names)))
             mesh = dict(zip(names, shapes[rng.integers(len(shapes))], strict=True))
         else:
             mesh = {name: one_of(self.mesh[name], rng) if name in self.mesh else 1 for name in names}
@@ -244,6 +244,14 @@ def shares(ranks: int, axes: int) -> Iterator[tuple[int, ...]]:
     for first in range(1, ranks + 1):
         if ranks % first == 0:
             yield from ((first, *others) for others in shares(ranks // first, axes - 1))
+
+
+def widest(shapes: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Those of some shapes that have ranks along the most axes. Another recipe draws the others: `dp+tp` along one axis
+    is `dp` or `tp`."""
+    known = list(shapes)
+    least = min(shape.count(1) for shape in known)
+    return [shape for shape in known if shape.count(1) == least]
 
 
 def prepared(drawn: Drawn) -> tuple[Plan, Mesh, tuple[Any, ...]]:

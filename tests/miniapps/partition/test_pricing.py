@@ -30,7 +30,7 @@ from miniapps.partition.pricing.events import KernelCall, Sent
 from miniapps.partition.pricing.keys import counts_of, work_of
 from miniapps.partition.pricing.program import classes_of, program_of
 from miniapps.partition.pricing.rehearse import Rehearsal
-from miniapps.partition.pricing.space import prepared, shares, space_of
+from miniapps.partition.pricing.space import prepared, shares, space_of, widest
 from miniapps.runner.main import main as run_application
 from miniapps.untrusted.program import read_program, to_json
 from tests.declared import check
@@ -74,6 +74,8 @@ def test_draws_fit_their_ranges_and_each_other():
         assert set(one.mesh) == ({"data"} if one.recipe == "dp" else {"model"})
         assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
     assert {one.ranks for one in drawn("gpt dp+tp ranks=4")} == {4}
+    assert {tuple(one.mesh.values()) for one in drawn("gpt dp+tp ranks=4")} == {(2, 2)}
+    assert {tuple(one.mesh.values()) for one in drawn("gpt dp+tp ranks=2")} == {(1, 2), (2, 1)}
     for one in drawn(f"{PERCEPTRON} batch=2|3 ranks=2"):
         assert one.ranks == 2 and one.recipe != "pp"
         assert str(space_of(str(one)).draw(np.random.default_rng(0))) == str(one)
@@ -285,6 +287,12 @@ def test_a_class_of_ranks_does_the_same(name, recipe, mesh, size):
     program = program_of(plan, over, "layout", "a step")
     assert [list(each.ranks) for each in program.classes] == classes
     assert all(sum(each.memory) > 0 for each in program.classes)
+
+
+def test_the_widest_meshes_have_ranks_along_the_most_axes():
+    assert widest(shares(4, 2)) == [(2, 2)] and widest(shares(6, 2)) == [(2, 3), (3, 2)]
+    assert widest(shares(8, 3)) == [(2, 2, 2)] and widest(shares(5, 2)) == [(1, 5), (5, 1)]
+    assert widest(shares(1, 3)) == [(1, 1, 1)] and widest(shares(4, 1)) == [(4,)]
 
 
 def test_all_meshes_of_some_ranks_and_those_with_too_few_blocks():
