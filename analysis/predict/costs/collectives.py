@@ -240,7 +240,7 @@ class Collectives:
         else:
             own = own[~own["scatters"]]
         among = own[own["ranks"] == size]
-        own = among if len(among) else own[own["ranks"] == self.calibration.size]
+        own = among if len(among) else own[own["ranks"] == own["ranks"].max()]
         places = own["near"].unique()
         if len(places) > 1:
             wanted = size if near is None else near
@@ -329,7 +329,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
     rows = []
     for _, row in cases.iterrows():
         facts = stated.get(row["region"])
-        if facts is None or (row["ranks"] == 1 and calibration.size > 1):
+        if facts is None or not min(2, calibration.size) <= row["ranks"] <= calibration.size:
             continue
         alone = cases[cases["region"] == row["region"].rpartition(":")[0] + ":alone"]
         local = float(alone["seconds"].iloc[0]) if len(alone) and calibration.size > 1 else 0.0
