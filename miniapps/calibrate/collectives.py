@@ -79,9 +79,9 @@ def collective_cases(ctx) -> list[Case]:
     planned = (*PLANNED, *(label for wire in sorted(wires) for label in over(wire)))
     labels = (*options.reductions, *(planned if options.plans else ()))
     nodes = nodes_of(ctx.comm)
-    ways = [Way("together", ctx.comm, nodes), *_groups(ctx, nodes), Way("alone", MPI.COMM_SELF, (0,))]
-    if ctx.size == 1:
-        ways = ways[:1]
+    ways = [Way("together", ctx.comm, nodes)]
+    if ctx.size > 1:
+        ways += [*_groups(ctx, nodes), Way("alone", MPI.COMM_SELF, (0,))]
     cases = []
     for label in dict.fromkeys(labels):
         for n in ENCODED_LENGTHS if OVER in label else LENGTHS:

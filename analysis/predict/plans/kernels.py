@@ -11,10 +11,9 @@ import re
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from math import log
-from operator import ne
 
 import numpy as np
 import pandas as pd
@@ -137,9 +136,7 @@ class WorkTimes:
             return found, errors, ""
         wanted = [works[k] for k in new]
         if len(measured) < FEWEST:
-            found[new] = [
-                _scaled(measured[measured["dims"].map(partial(ne, work.dims))], work) for work in wanted
-            ]
+            found[new] = [_scaled(measured, work) for work in wanted]
             errors[new, 0] = _scaling_error(measured) if len(measured) > 1 else self._scaling
             return found, errors, f"other sizes than the few (below {FEWEST})"
         model, left_out = self._model(key)
@@ -199,9 +196,10 @@ def readable(key: str) -> str:
 
 
 def _scaled(measured: pd.DataFrame, work: Work) -> float:
-    """The time of the measured size nearest to a work's, in proportion to its operations, or else its bytes."""
+    """The time of the measured size nearest to a work's, not its own, in proportion to operations, or else bytes."""
     dims = np.log(np.array(measured["dims"].tolist(), float))
-    near = measured.iloc[int(((dims - np.log(work.dims)) ** 2).sum(axis=1).argmin())]
+    far = ((dims - np.log(work.dims)) ** 2).sum(axis=1)
+    near = measured.iloc[int(np.where(far > 0.0, far, np.inf).argmin())]
     if work.flops and near["flops"]:
         ratio = work.flops / near["flops"]
     else:
@@ -216,7 +214,7 @@ def _scaling_error(measured: pd.DataFrame) -> float:
     for k in range(len(measured)):
         row = measured.iloc[k]
         work = Work(row["key"], row["dims"], int(row["flops"]), int(row["nbytes"]))
-        off.append(log(_scaled(measured.drop(measured.index[k]), work) / row["seconds"]))
+        off.append(log(_scaled(measured, work) / row["seconds"]))
     return float(np.sqrt(np.mean(np.square(off))))
 
 

@@ -99,11 +99,10 @@ class Prices:
         replays = int(np.clip(MOST // max(laid.costs.size, 1), FEWEST, replays))
         noise_rng, rate_rng, rng = np.random.default_rng(seed).spawn(3)
         exposed = laid.exposed
-        worked = (laid.work + laid.rest).sum(axis=(0, 1)) + laid.costs.sum(axis=0)
         if device is None:
             rate = self._rate(calibration, replays, rate_rng)
             doubts = doubts_of(program, laid)
-            rate *= doubted(doubts, float(worked.mean()) + exposed, replays, seed) * off(
+            rate *= doubted(doubts, float(laid.worked.mean()) + exposed, replays, seed) * off(
                 fit, program.title, replays, seed
             )
             found = self._noisy(laid, calibration, size, noise_rng, rng, rate)
@@ -119,7 +118,7 @@ class Prices:
             )
         return Priced(
             program, laid.work.sum(axis=(0, 1)), laid.rest.sum(axis=(0, 1)), laid.costs.sum(axis=0) + exposed,
-            _above(laid.beside.sum(axis=0) - exposed), _above(laid.hidden.wall[0] - worked), found, clock, memory,
+            _above(laid.beside.sum(axis=0) - exposed), _above(laid.hidden.wall[0] - laid.worked), found, clock, memory,
             laid.each, hashes, (*laid.marks, *messages.extrapolated), fit,
         )  # fmt: skip
 

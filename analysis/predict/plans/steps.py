@@ -69,11 +69,15 @@ class Laid:
         )
 
     @property
+    def worked(self) -> np.ndarray:
+        """(ranks,) seconds of work, and of messages for which a rank stops."""
+        return (self.work + self.rest).sum(axis=(0, 1)) + self.costs.sum(axis=0)
+
+    @property
     def idle(self) -> float:
         """The share of a step without noise in which a rank waits for others, mean over ranks."""
-        worked = (self.work + self.rest).sum(axis=(0, 1)) + self.costs.sum(axis=0)
         return max(
-            1.0 - float(worked.mean() + self.exposed) / max(float(self.quiet.wall[0]), SHORTEST_S), 0.0
+            1.0 - float(self.worked.mean() + self.exposed) / max(float(self.quiet.wall[0]), SHORTEST_S), 0.0
         )
 
     @cached_property
@@ -97,11 +101,7 @@ class Laid:
 
 
 def laid_out(
-    program: Program,
-    times: WorkTimes | DeviceTimes,
-    messages: Messages,
-    node: int,
-    fit: Whole = UNFITTED,
+    program: Program, times: WorkTimes | DeviceTimes, messages: Messages, node: int, fit: Whole = UNFITTED
 ) -> Laid:
     """The step of a program with the factors of a `fit`; `node`: ranks of a node."""
     each, errors, marks = times.seconds(program.works)
