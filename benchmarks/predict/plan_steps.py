@@ -66,11 +66,12 @@ class Timed:
             self.good.append(quiet.now() and before)
             self.seconds.append((*taken, cycles))
 
-    @property
-    def middle(self) -> np.ndarray:
-        """(3,) median seconds: wall and CPU time, and a chain."""
-        good = np.array(self.good)
-        return np.median(np.array(self.seconds)[good if good.sum() >= FEWEST else slice(None)], axis=0)
+    def middle(self, comm) -> np.ndarray:
+        """(3,) median seconds of a step: wall time of its slowest rank, as in a calibration, and CPU time and a chain,
+        means over ranks. Collective."""
+        every, good = np.array(comm.allgather(self.seconds)), np.array(self.good)
+        steps = np.column_stack([every[:, :, 0].max(axis=0), every[:, :, 1:].mean(axis=0)])
+        return np.median(steps[good if good.sum() >= FEWEST else slice(None)], axis=0)
 
 
 def main() -> None:
@@ -95,14 +96,14 @@ def main() -> None:
                     times[k].visit(comm, quiet, held[k][0])
         for _, free in held:
             free()
-        found += [each.middle.tolist() for each in times]
+        found += [each.middle(comm).tolist() for each in times]
         shares += [float(np.mean(each.good)) for each in times]
     progress.clear()
-    every = comm.gather(found)
     if comm.rank == 0:
-        means = np.mean(every, axis=0)
-        found = {"wall": np.max(every, axis=0)[:, 0], "cpu": means[:, 1], "chain": means[:, 2]}
-        print(json.dumps({name: each.tolist() for name, each in found.items()} | {"undisturbed": shares}))
+        names = ("wall", "cpu", "chain")
+        print(
+            json.dumps(dict(zip(names, np.transpose(found).tolist(), strict=True)) | {"undisturbed": shares})
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ class Case:
     records its own event. `prepare` runs before each call, untimed: it writes the data to send, as an application does,
     since data already in another rank's cache from the last call would arrive faster. With `together`, all ranks begin
     at the same time, after `prepare` each call. `record`, if given, runs the micro-benchmark and records its events
-    itself, once in each round. `values` holds the parameters for the trace; `flops` and `nbytes` describe a call."""
+    itself, once in each visit. A round visits the case `visits` times, with the others between. `values` holds the
+    parameters for the trace; `flops` and `nbytes` describe a call."""
 
     region: str
     call: Callable[[], object]
@@ -28,4 +29,5 @@ class Case:
     prepare: Callable[[], object] | None = None
     partners: list[int] = field(default_factory=list)
     record: Callable[[Tracer], None] | None = None
+    visits: int = 1
     free: Callable[[], None] = lambda: None

@@ -5,7 +5,8 @@ of a step beyond its kernels; its size: calls, views, copies, and copied bytes. 
 with `disturbed` if something else used the core meanwhile (`miniapps.system.quantum`).
 
 Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
-of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps.
+of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps. They are
+visited several times in a round: where ranks share cores, short steps take several times as long for a while.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from miniapps.trace.writer import Tracer
 from miniapps.untrusted.program import Work, to_json
 
 TURNS = 2  # timed runs of a step in one round, after one that fills the caches
-STEPS = 5  # steps of all ranks in one round
+VISITS, VISIT_S = 5, 0.02  # of the steps of all ranks in one round; seconds of each, at least a step
 WARM = 2  # steps before them, of what was made anew
 ALIKE = 0.05  # difference of shares of a processor
 DISTURBED = "disturbed "  # before the name of a region
@@ -76,7 +77,7 @@ def _cases_of(own: Any, drawn: Any, comm, threads: int) -> list[Case]:
     found = [Case(f"program {drawn}", _nothing, {}, record=alone)]
     if drawn.ranks == comm.size:
         name, program = f"{STEP}{drawn}", to_json(own.program(drawn, threads)).decode()
-        found.append(Case(name, _nothing, {}, record=together))
+        found.append(Case(name, _nothing, {}, record=together, visits=VISITS))
     return found
 
 
@@ -91,7 +92,8 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
         ).decode()
         learner = learner_of(comm, drawn, plan, mesh, inputs, threads)
         record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, step=learner.step, program=program)
-        found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=learner.program.free))
+        free = learner.program.free
+        found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=free, visits=VISITS))
     return found
 
 
@@ -109,16 +111,19 @@ def _alone(
 
 
 def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], program: str) -> None:
-    """Record the program, and STEPS steps with all ranks."""
+    """Record the program, and steps with all ranks."""
     tracer.choice(name, -1, program, nan)
     region, clock = tracer.name(name, OTHER), tracer.clock
     step()
-    for _ in range(STEPS):
+    end = clock() + round(1e9 * VISIT_S)
+    going = True
+    while going:
         record_quantum(tracer)
         comm.Barrier()
         start = clock()
         step()
         tracer.event(region, start)
+        going = comm.bcast(clock() < end)
 
 
 def _record(

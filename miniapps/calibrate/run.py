@@ -12,6 +12,7 @@ from miniapps.calibrate.collectives import collective_cases
 from miniapps.calibrate.config import WHAT
 from miniapps.calibrate.kernels import kernel_cases
 from miniapps.calibrate.noise import WINDOW_S, Quiet, record_quantum, windows
+from miniapps.calibrate.sharing import sharing_cases
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER
 
@@ -37,22 +38,26 @@ def run(ctx) -> Outcome:
 
         makers["programs"] = program_cases
     cases = [case for name, make in makers.items() if name in what for case in make(ctx)]
+    if "noise" in what:
+        cases += sharing_cases(ctx)
+    most = max((case.visits for case in cases), default=1)
+    visits = [k for visit in range(most) for k, case in enumerate(cases) if visit < case.visits]
     begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
     shares: list[np.ndarray] = []
-    calls: list[int] = []
+    calls: dict[int, int] = {}
     quiet = Quiet(ctx.comm)
     while True:
-        for number, case in enumerate(cases):
+        for number, k in enumerate(visits):
             if rounds == 0:  # the number of rounds is not known yet
-                spent = (time.perf_counter() - begin) / max(number, 1) * (len(cases) + 1)
-                steps = int(np.clip(options.budget / max(spent, 1e-9), 1, MOST_ROUNDS)) * (len(cases) + 1)
-            ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
-            if rounds == 0:
-                calls.append(_calls(ctx, case))
+                spent = (time.perf_counter() - begin) / max(number, 1) * (len(visits) + 1)
+                steps = int(np.clip(options.budget / max(spent, 1e-9), 1, MOST_ROUNDS)) * (len(visits) + 1)
+            ctx.begin_step(_step(rounds, number, len(visits)), steps, what="case")
+            if k not in calls:
+                calls[k] = _calls(ctx, cases[k])
             quiet.wait(min(PATIENCE_S, WAITING * (time.perf_counter() - begin) - quiet.waited))
-            measure(ctx, case, calls[number])
+            measure(ctx, cases[k], calls[k])
         if "noise" in what:
-            ctx.begin_step(_step(rounds, len(cases), len(cases)), steps, what="case")
+            ctx.begin_step(_step(rounds, len(visits), len(visits)), steps, what="case")
             shares.append(_noise(ctx, noisy))
             noisy += len(shares[-1])
         rounds += 1
@@ -60,7 +65,7 @@ def run(ctx) -> Outcome:
         # The number of whole rounds that fit into the budget, estimated again after every round, since rounds take
         # longer if the machine becomes busy. Rank 0 decides for all.
         wanted = ctx.comm.bcast(min(MOST_ROUNDS, int(options.budget / each)))
-        steps = max(rounds, wanted) * (len(cases) + 1)
+        steps = max(rounds, wanted) * (len(visits) + 1)
         if rounds >= wanted:
             break
     ctx.end_steps(steps + 1)
@@ -69,9 +74,9 @@ def run(ctx) -> Outcome:
     return _outcome(ctx, len(cases), rounds, shares, quiet)
 
 
-def _step(rounds: int, number: int, cases: int) -> int:
+def _step(rounds: int, number: int, visits: int) -> int:
     """The number of a step over all rounds; the windows of noise are the last step of each round."""
-    return rounds * (cases + 1) + number + 1
+    return rounds * (visits + 1) + number + 1
 
 
 def _calls(ctx, case: Case) -> int:

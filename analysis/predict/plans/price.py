@@ -22,8 +22,9 @@ from analysis.predict.plans.steps import Laid, Messages, laid_out, often
 from analysis.predict.plans.whole import FEWEST as FEWEST_STEPS
 from analysis.predict.plans.whole import UNFITTED, Whole, doubt, doubted, off, whole_of
 from analysis.predict.reading.calibration import Calibration, hash_of
+from analysis.predict.simulation.cores import share_of
 from analysis.predict.simulation.model import quantiles_of
-from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
+from analysis.predict.simulation.noise import Noise, Quiet, Waiting, even_share, shared_out, turns_of
 from analysis.predict.simulation.replay import Replays, simulate
 from analysis.predict.simulation.spread import LEAST_SPREAD
 from miniapps.untrusted import program as programs
@@ -171,7 +172,9 @@ class Prices:
     ) -> Replays:
         """Replays of a step, one for each `rate`, with the noise of the machine."""
         cores = self.machine.cores or calibration.cores
-        turns = turns_of(size, cores, calibration.size, calibration.cores, laid.idle, calibration.spinning)
+        turns = turns_of(size, cores, calibration.size, calibration.cores)
+        if cores:
+            turns *= share_of(laid.step, size, cores, calibration.leaves) / even_share(size, cores)
         noise: Noise | Quiet = Quiet()
         if len(calibration.noise):
             mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))

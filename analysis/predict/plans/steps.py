@@ -22,7 +22,6 @@ from miniapps.untrusted import program as programs
 from miniapps.untrusted.program import Program
 
 NOTHING = np.ones(1)
-SHORTEST_S = 1e-9
 
 
 class Messages(Protocol):
@@ -72,13 +71,6 @@ class Laid:
     def worked(self) -> np.ndarray:
         """(ranks,) seconds of work, and of messages for which a rank stops."""
         return (self.work + self.rest).sum(axis=(0, 1)) + self.costs.sum(axis=0)
-
-    @property
-    def idle(self) -> float:
-        """The share of a step without noise in which a rank waits for others, mean over ranks."""
-        return max(
-            1.0 - float(self.worked.mean() + self.exposed) / max(float(self.quiet.wall[0]), SHORTEST_S), 0.0
-        )
 
     @cached_property
     def quiet(self) -> Replays:

@@ -30,6 +30,11 @@ TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
 CHAIN = "chain"  # region of a fixed number of cycles
+TURN, BURST = (
+    "turn",
+    "burst",
+)  # region of work while the others of a shared core wait; value with its CPU seconds
+ALONE = 1.1  # times that its work takes, on a core that those who wait do not use
 DISTURBED = "disturbed "  # before the name of a disturbed work
 # A quantum beyond LONGER times a short one, than which a share SHORT of its rank's is shorter: another used the core
 LONGER, SHORT = 1.25, 0.1
@@ -46,7 +51,8 @@ class Calibration:
     standard deviation of its logarithm between rounds or launches, of all programs; NaN if none was run in two.
     `undisturbed`: share of all calls before and after which a quantum of work was short; a case that has such calls is
     timed by them alone. `chain`: seconds of a fixed number of cycles, median over all ranks; NaN if none was recorded.
-    Clocks of processors change, and it says how fast they ran."""
+    Clocks of processors change, and it says how fast they ran. `leaves`: for how many seconds a rank that waits leaves
+    its core to those that work, before it takes an even share; 0 if it was not measured."""
 
     path: str
     size: int
@@ -62,6 +68,7 @@ class Calibration:
     step_spread: float = float("nan")
     undisturbed: float = 1.0
     chain: float = float("nan")
+    leaves: float = 0.0
 
     @property
     def hash(self) -> str:
@@ -116,12 +123,15 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     assert first is not None
     samples = pd.concat(pieces, ignore_index=True)
     samples["disturbed"] = _disturbed_anywhere(samples)
+    turns = samples[samples["region"] == TURN]
+    samples = samples[samples["region"] != TURN].drop(columns=BURST, errors="ignore")
     together = samples["region"].isin(programs.keys())
     steps, samples = samples[together], samples[~together]
     cases = _cases(samples, path)
     whole = {str(name): _slowest(own) for name, own in steps.groupby("region", sort=False)}
     delays, spinning = _delays(samples)
     shortest = min(map(len, noise.values()))
+    cores = cores_of(environments)
     return Calibration(
         os.fspath(path),
         first["size"],
@@ -132,11 +142,12 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         first.get("reductions", {}),
         first["environment"],
         (hash_of_run(path),),
-        cores_of(environments),
+        cores,
         tuple((programs[name], max(float(slowest.median()), TICK_S)) for name, slowest in whole.items()),
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
         max(float(pd.concat(chains).median()), TICK_S),  # NaN stays NaN
+        _leaves(turns, (cores or first["size"]) / first["size"]),
     )
 
 
@@ -302,6 +313,17 @@ def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
         lambda each: each.quantile(QUIET_TOGETHER)
     )
     return (mine["seconds"] - quiet).clip(lower=0.0).to_numpy(), _share(together)
+
+
+def _leaves(turns: pd.DataFrame, even: float) -> float:
+    """For how long a rank that waits leaves its core to those that work, which then have the `even` share of it; from
+    the mean of their bursts, part of which was as fast as alone."""
+    if turns.empty or even >= 1.0 or BURST not in turns:
+        return 0.0
+    taken, alone = float(turns["seconds"].mean()), float(turns[BURST].mean())
+    if taken < ALONE * alone:
+        return float("inf")
+    return max((alone / even - taken) / (1.0 / even - 1.0), 0.0)
 
 
 def _share(together: pd.DataFrame) -> float:

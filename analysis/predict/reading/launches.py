@@ -66,6 +66,7 @@ def pooled(launches: Sequence[Calibration]) -> Calibration:
         steps=steps,
         step_spread=step_spread,
         chain=chain,
+        leaves=float(np.median([each.leaves for each in launches])),
     )
 
 

@@ -15,7 +15,6 @@ WINDOW_S = 0.001  # length of a window in `miniapps.calibrate`
 RUN = 200  # consecutive windows per draw
 TOGETHER, PARTS = 20, 8  # consecutive delays per draw: TOGETHER, or 1 / PARTS of all if that is more
 MOST = 2_000_000  # windows of all ranks and replays; longer replays repeat them
-MOST_IDLE = 0.99  # share of the time in which a rank waits
 LEAST = 0.01  # share of a processor: with 0, a rank would never finish
 
 
@@ -75,25 +74,16 @@ def shared_out(shares: np.ndarray, cores: int | None) -> np.ndarray:
     return np.broadcast_to(shares.mean(axis=1, keepdims=True), shares.shape)
 
 
-def turns_of(
-    size: int,
-    cores: int | None,
-    calibrated: int,
-    calibrated_cores: int | None,
-    idle: float = 0.0,
-    spinning: float = 1.0,
-) -> float:
+def turns_of(size: int, cores: int | None, calibrated: int, calibrated_cores: int | None) -> float:
     """The share of a core of each of `size` ranks on `cores`, over that of each of the `calibrated` ranks on their
     cores. The ratio leaves out sharing that the calibrated windows already contain; it is above 1 if only the
-    calibrated ranks shared cores. If a number of cores is unknown, the share is 1. `idle`: the share of the time in
-    which a rank waits, in which it takes `spinning` of a core, at most as much as one that works; others have the
-    rest."""
+    calibrated ranks shared cores. If a number of cores is unknown, the share is 1."""
+    return even_share(size, cores) / even_share(calibrated, calibrated_cores)
 
-    def share(ranks: int, cores: int | None, idle: float) -> float:
-        even = min(1.0, cores / ranks) if cores else 1.0
-        return min(1.0, (even - idle * min(spinning, even)) / (1.0 - idle)) if even < 1.0 else 1.0
 
-    return share(size, cores, min(idle, MOST_IDLE)) / share(calibrated, calibrated_cores, 0.0)
+def even_share(ranks: int, cores: int | None) -> float:
+    """The share of a core of each of `ranks` ranks on `cores`, at most one core; 1 on an unknown number of cores."""
+    return min(1.0, cores / ranks) if cores else 1.0
 
 
 @dataclass(frozen=True)
