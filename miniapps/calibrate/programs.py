@@ -6,7 +6,8 @@ with `disturbed` if something else used the core meanwhile (`miniapps.system.qua
 
 Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
 of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps. They are
-visited several times in a round: where ranks share cores, short steps take several times as long for a while.
+visited several times in a round, but for those that need much memory: where ranks share cores, short steps take several
+times as long for a while.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ def _cases_of(own: Any, drawn: Any, comm, threads: int) -> list[Case]:
         step, free = own.together(comm, drawn, threads)
         for _ in range(WARM):
             step()
-        _record_steps(tracer, name, comm, step, program)
+        _record_steps(tracer, name, comm, step, program, VISITS)
         free()
 
     found = [Case(f"program {drawn}", _nothing, {}, record=alone)]
     if drawn.ranks == comm.size:
         name, program = f"{STEP}{drawn}", to_json(own.program(drawn, threads)).decode()
-        found.append(Case(name, _nothing, {}, record=together, visits=VISITS))
+        found.append(Case(name, _nothing, {}, record=together))
     return found
 
 
@@ -91,9 +92,9 @@ def _cases(drawn: Drawn, comm, threads: int) -> list[Case]:
             program_of(plan, mesh, drawn.level, str(drawn), threads=threads, wire=drawn.wire)
         ).decode()
         learner = learner_of(comm, drawn, plan, mesh, inputs, threads)
-        record = partial(_record_steps, name=f"{STEP}{drawn}", comm=comm, step=learner.step, program=program)
-        free = learner.program.free
-        found.append(Case(f"{STEP}{drawn}", learner.step, {}, record=record, free=free, visits=VISITS))
+        name, free = f"{STEP}{drawn}", learner.program.free
+        record = partial(_record_steps, name=name, comm=comm, step=learner.step, program=program)
+        found.append(Case(name, learner.step, {}, record=record, free=free, visits=VISITS))
     return found
 
 
@@ -110,20 +111,23 @@ def _alone(
     return Case(name, rehearsal.run, {}, record=record)
 
 
-def _record_steps(tracer: Tracer, name: str, comm, step: Callable[[], object], program: str) -> None:
-    """Record the program, and steps with all ranks."""
+def _record_steps(
+    tracer: Tracer, name: str, comm, step: Callable[[], object], program: str, visits: int = 1
+) -> None:
+    """Record the program, and steps with all ranks, as many as in so many visits."""
     tracer.choice(name, -1, program, nan)
     region, clock = tracer.name(name, OTHER), tracer.clock
     step()
-    end = clock() + round(1e9 * VISIT_S)
-    going = True
-    while going:
-        record_quantum(tracer)
-        comm.Barrier()
-        start = clock()
-        step()
-        tracer.event(region, start)
-        going = comm.bcast(clock() < end)
+    for _ in range(visits):
+        end = clock() + round(1e9 * VISIT_S)
+        going = True
+        while going:
+            record_quantum(tracer)
+            comm.Barrier()
+            start = clock()
+            step()
+            tracer.event(region, start)
+            going = comm.bcast(clock() < end)
 
 
 def _record(

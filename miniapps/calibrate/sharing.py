@@ -26,12 +26,13 @@ SECONDS = 0.5  # of the turns of a small group, if its ranks share the core even
 
 def sharing_cases(ctx) -> list[Case]:
     """The case of ranks that work in turns, if ranks share cores; none otherwise. Collective."""
-    machines = ctx.comm.allgather((boot(), len(os.sched_getaffinity(0))))
-    here = [rank for rank, machine in enumerate(machines) if machine == machines[ctx.rank]]
-    shared = max(-(-machines.count(machine) // machine[1]) for machine in machines)
-    if shared == 1:
+    places = ctx.comm.allgather(
+        (boot(), tuple(sorted(os.sched_getaffinity(0))))
+    )  # a machine, and cores of it
+    if all(places.count(place) <= len(place[1]) for place in places):
         return []
-    own = -(-len(here) // machines[ctx.rank][1])  # ranks of a core
+    here = [rank for rank, place in enumerate(places) if place == places[ctx.rank]]
+    own = -(-len(here) // len(places[ctx.rank][1]))  # ranks of a core
     first = here.index(ctx.rank) // own * own
     return [
         Case(

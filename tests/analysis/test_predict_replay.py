@@ -112,18 +112,6 @@ def test_turns_that_a_calibration_took_are_not_counted_again(size, cores, share)
     np.testing.assert_allclose(noise.after(np.zeros((size, 2)), 0.1), 0.1 / share)
 
 
-def test_ranks_that_wait_leave_their_cores_to_others():
-    """Of four ranks on two cores, in the mean two wait."""
-    calibrated = (4, 2)
-    assert turns_of(4, 2, *calibrated, idle=0.5, spinning=0.0) == pytest.approx(2.0)  # a core each
-    assert turns_of(4, 2, *calibrated, idle=0.5, spinning=0.25) == pytest.approx(1.5)
-    assert turns_of(4, 2, *calibrated, idle=0.5, spinning=1.0) == pytest.approx(
-        1.0
-    )  # as much as those that work
-    assert turns_of(2, 2, 2, 2, idle=0.5, spinning=0.0) == 1.0  # they have a core each anyway
-    assert turns_of(4, 2, *calibrated, idle=1.0, spinning=0.0) == pytest.approx(2.0)
-
-
 def test_nobody_takes_turns_on_cores_that_are_not_known():
     assert turns_of(64, None, calibrated=2, calibrated_cores=None) == 1.0
 

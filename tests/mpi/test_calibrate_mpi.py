@@ -5,8 +5,11 @@ import json
 import numpy as np
 
 from analysis.__main__ import main
+from analysis.load.guard import read_run
 from analysis.predict.costs.collectives import Collectives, measured
 from analysis.predict.reading.calibration import read_calibration
+from miniapps.calibrate import sharing
+from tests.launch import run_mpi
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 
@@ -88,3 +91,28 @@ def test_reductions_are_timed_in_the_groups_of_the_drawn_meshes(tmp_path, librar
     assert schedules[2] < schedules[4]  # counted for the ranks of a group
     prices = Collectives(known)
     assert prices.allreduce("block-tree", 4096, 8, 2) > 0 and not prices.extrapolated
+
+
+ON_ONE_CORE = """
+import os, runpy, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sys.argv = ["calibrate", *sys.argv[1:]]
+runpy.run_module("miniapps.calibrate", run_name="__main__")
+"""
+
+
+@layouts(2, others=())
+def test_ranks_that_share_a_core_work_in_turns(tmp_path, library, size):
+    ended = run_mpi(size, ["-c", ON_ONE_CORE, "--budget", "0", "--what", "noise", "--no-progress", "--out",
+                           str(tmp_path / "cal")], library)  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    known = read_calibration(tmp_path / "cal")
+    assert known.cores == 1
+    assert 0.0 <= known.leaves <= sharing.BURST_S or known.leaves == np.inf  # it sleeps
+    for trace in read_run(tmp_path / "cal", tables=["events"]):
+        events = trace.tables["events"]
+        seconds = (events["end"] - events["start"])[
+            np.array(trace.names)[events["name"]] == sharing.TURN
+        ] / 1e9
+        assert len(seconds) == sharing.SECONDS / sharing.BURST_S / size / size
+        assert seconds.min() >= 0.99 * sharing.BURST_S

@@ -22,10 +22,10 @@ from analysis.predict.plans.steps import Laid, Messages, laid_out, often
 from analysis.predict.plans.whole import FEWEST as FEWEST_STEPS
 from analysis.predict.plans.whole import UNFITTED, Whole, doubt, doubted, off, whole_of
 from analysis.predict.reading.calibration import Calibration, hash_of
-from analysis.predict.simulation.cores import share_of
 from analysis.predict.simulation.model import quantiles_of
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting, even_share, shared_out, turns_of
 from analysis.predict.simulation.replay import Replays, simulate
+from analysis.predict.simulation.sharing import share_of
 from analysis.predict.simulation.spread import LEAST_SPREAD
 from miniapps.untrusted import program as programs
 from miniapps.untrusted.prediction import Prediction
