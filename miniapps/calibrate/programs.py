@@ -30,7 +30,7 @@ from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.planning.smaller.attention import RING
 from miniapps.partition.pricing.keys import counts_of, recorded_of, rest_of, update_of, work_of
 from miniapps.partition.pricing.program import program_of
-from miniapps.partition.pricing.rehearse import Rehearsal
+from miniapps.partition.pricing.rehearse import Rehearsal, clock_of
 from miniapps.partition.pricing.space import Drawn, prepared
 from miniapps.partition.pricing.together import learner_of
 from miniapps.system.quantum import undisturbed
@@ -106,7 +106,14 @@ def _alone(
     pairs = zip(plan.sources, rehearsal.parts, strict=True)
     weights = [part.numpy() for source, part in pairs if source.kind == "parameter" and source.key in learned]
     works = [work_of(event) for event in rehearsal.timed]
-    record = partial(_record, rehearsal=rehearsal, works=works, optimiser=Adam(weights), weights=weights)
+    record = partial(
+        _record,
+        rehearsal=rehearsal,
+        works=works,
+        optimiser=Adam(weights),
+        weights=weights,
+        now=clock_of(threads),
+    )
     name = f"program {drawn}" + f", rank {rank}" * (rank > 0)
     return Case(name, rehearsal.run, {}, record=record)
 
@@ -136,6 +143,7 @@ def _record(
     works: Sequence[Work],
     optimiser: Adam,
     weights: Sequence[np.ndarray],
+    now: Callable[[], float],
 ) -> None:
     """Run a step TURNS times, each with what follows it, and record for each kernel and size the mean time of its
     calls, of those that nothing disturbed, if there are any. What follows runs before the first of them, too: it leaves
@@ -166,9 +174,9 @@ def _record(
     for number in range(1, TURNS + 1):
         runs.append(rehearsal.run())
         for work, call in others.items():
-            before, begin = undisturbed(), clock()
+            before, begin = undisturbed(), now()
             call(number)
-            taken = (clock() - begin) / 1e9
+            taken = now() - begin
             _write(tracer, {work: taken}, before and undisturbed())
     most = max(ran.share for ran in runs)
     for ran in runs:

@@ -58,7 +58,7 @@ class Rehearsal:
         wire: str = PLAIN,
     ):
         self.threads = 1 if meets(level, "layout") or anywhere else threads
-        alone, self._clock = Alone(plan, mesh, rank, level, wire), Clock()
+        alone, self._clock = Alone(plan, mesh, rank, level, wire), Clock(clock_of(threads))
         self._step = _step(alone, level, Clocked(level, threads, anywhere, self._clock), self._clock)
         self.parts = sources(alone, inputs)
         self.events = dry_run(plan, mesh, rank, level, threads, anywhere, wire)
@@ -104,6 +104,12 @@ def sources(alone: Alone, inputs: Sequence[torch.Tensor]) -> list[Any]:
     return found
 
 
+def clock_of(threads: int) -> Callable[[], float]:
+    """A clock, s, for work of so many threads: the CPU time of this one, in which nothing else on its core counts, or
+    wall time if others work for it."""
+    return time.thread_time if threads == 1 else time.perf_counter
+
+
 class Ran(NamedTuple):
     """`seconds` of each of `Rehearsal.timed` (n,), and whether nothing disturbed it, `good` (n,); seconds of the `rest`
     of the step, all between these calls, and whether most of it was undisturbed, `rested`; the `share` of the processor
@@ -117,10 +123,11 @@ class Ran(NamedTuple):
 
 
 class Clock:
-    """The seconds of calls, in their order. `in_call`, `around_call`: what the clock adds to each, and beside it. About
-    every EVERY_S it looks whether something else uses the core."""
+    """The seconds of calls by the clock `now`, in their order. `in_call`, `around_call`: what the clock adds to each,
+    and beside it. About every EVERY_S it looks whether something else uses the core."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self.taken: list[float] = []
         # (calls so far, whether the core was undisturbed, when the look began and ended)
         self._looks: list[tuple[int, bool, float, float]] = []
@@ -129,7 +136,7 @@ class Clock:
         def nothing() -> None:
             pass
 
-        timed, now = self.around(nothing), time.perf_counter
+        timed = self.around(nothing)
         in_call, around_call = [], []
         for _ in range(TRIES):
             self.taken = []
@@ -152,9 +159,9 @@ class Clock:
 
     def look(self) -> None:
         """Look whether something else uses the core."""
-        begin = time.perf_counter()
+        begin = self._now()
         good = undisturbed()
-        end = time.perf_counter()
+        end = self._now()
         self._looks.append((len(self.taken), good, begin, end))
         self._due = end + EVERY_S
 
@@ -174,7 +181,7 @@ class Clock:
 
     def around(self, function: Callable) -> Callable:
         """`function`, timed."""
-        now = time.perf_counter
+        now = self._now
 
         def timed(*args: Any, **kwargs: Any):
             begin = now()
@@ -189,7 +196,7 @@ class Clock:
 
     def shared(self, function: Callable, count: int) -> Callable:
         """`function`, which makes `count` calls side by side; each gets an equal share of its time."""
-        now = time.perf_counter
+        now = self._now
 
         def timed(*args: Any):
             begin = now()
