@@ -48,7 +48,7 @@ class Calibration:
     other ranks, in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls.
     `reductions` as in the trace. `hashes`: of the run, or of each launch. `cores`: of all ranks together, None if a
     trace does not say. `steps`: programs that all ranks ran, and the median of a step's seconds; `step_spread`:
-    standard deviation of its logarithm between rounds or launches, of all programs; NaN if none was run in two.
+    standard deviation of its logarithm between visits or launches, of all programs; NaN if none was run in two.
     `undisturbed`: share of all calls before and after which a quantum of work was short; a case that has such calls is
     timed by them alone. `chain`: seconds of a fixed number of cycles, median over all ranks; NaN if none was recorded.
     Clocks of processors change, and it says how fast they ran. `leaves`: for how many seconds a rank that waits leaves
@@ -265,12 +265,12 @@ def _slowest(own: pd.DataFrame) -> pd.Series:
 
 
 def _step_spread(programs: Iterable[pd.Series]) -> float:
-    """Standard deviation, between rounds, of the logarithm of the median of a program's steps in a round."""
+    """Standard deviation, between visits, of the logarithm of the median of a program's steps in a visit."""
     squares, freedom = 0.0, 0
     for steps in programs:
-        rounds = np.log(steps.groupby(level=[0, 1]).median().clip(lower=TICK_S))
-        squares += float(((rounds - rounds.mean()) ** 2).sum())
-        freedom += len(rounds) - 1
+        visits = np.log(steps.groupby(level=[0, 1]).median().clip(lower=TICK_S))
+        squares += float(((visits - visits.mean()) ** 2).sum())
+        freedom += len(visits) - 1
     return float(np.sqrt(squares / freedom)) if freedom else float("nan")
 
 
