@@ -107,9 +107,13 @@ class Waiting:
         return self.delays[places.reshape(-1, replays)[:waits] % len(self.delays)]
 
 
+@dataclass(frozen=True)
 class Quiet:
-    """Processors without noise, with the interface of `Noise`, for any number of replays."""
+    """Processors without noise, with the interface of `Noise`, for any number of replays. Work takes `slower` times as
+    long as on a whole core, (replays,) or one for all."""
+
+    slower: np.ndarray | float = 1.0
 
     def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
-        """The time `now`, plus `work`."""
-        return now + work
+        """The time `now`, plus that of the `work`."""
+        return now + self.slower * work

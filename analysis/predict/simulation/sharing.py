@@ -12,6 +12,7 @@ from math import inf
 
 import numpy as np
 
+from analysis.predict.simulation.noise import Quiet
 from analysis.predict.simulation.replay import Step, simulate
 
 SHARES = 8  # shares of a core for which a step is replayed
@@ -24,18 +25,8 @@ def share_of(step: Step, size: int, cores: int, leaves: float) -> float:
     if size <= cores:
         return 1.0
     slower = np.linspace(1.0, size / cores, SHARES)
-    taken = simulate([step], 1, size, _Slower(slower), np.ones(SHARES), np.random.default_rng(0)).wall
+    taken = simulate([step], 1, size, Quiet(slower), np.ones(SHARES), np.random.default_rng(0)).wall
     return 1.0 / float(np.interp(shared(step, size, cores, leaves), taken, slower))
-
-
-class _Slower:
-    """Processors on which work takes as many times as long as `slower` (replays,) says."""
-
-    def __init__(self, slower: np.ndarray):
-        self._slower = slower
-
-    def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
-        return now + work * self._slower
 
 
 def shared(step: Step, size: int, cores: int, leaves: float) -> float:
