@@ -36,6 +36,7 @@ from kernels.wires import PLAIN
 from miniapps.calibrate.beside import beside_cases
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.plans import drawn_from, space_of
+from miniapps.calibrate.sharing import crowded, places_of
 from miniapps.layout.messages import Messages
 from miniapps.partition.cuts.steps import STAGE
 from miniapps.trace.schema import EXCHANGE
@@ -44,6 +45,9 @@ LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
 # Bytes that a rank reads between two messages: for each of the vector, and at least, more than a second-level cache.
 BETWEEN, LEAST = 8, 1 << 23
+VISITS = (
+    3  # of a case in a round, where ranks share cores: there a message takes many times as long for a while
+)
 ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
 ENCODED_LENGTHS = (1, 4096, 524288)
 PLANNED = ("library", "direct", "block-tree", "direct in exact")  # reductions of plans, by guarantee
@@ -92,6 +96,8 @@ def collective_cases(ctx) -> list[Case]:
                 cases += _reductions(ctx, ways, label, replace(reduction, collective="reduce-scatter"), 1)
     if ctx.size > 1:
         cases += _exchanges(ctx)
+        if crowded(places_of(ctx.comm)):
+            cases = [replace(case, visits=VISITS) if case.together else case for case in cases]
         cases += beside_cases(ctx, PLANNED) if options.plans else []
     return cases
 

@@ -80,7 +80,7 @@ def _step(rounds: int, number: int, visits: int) -> int:
 
 
 def _calls(ctx, case: Case) -> int:
-    """The number of calls of a case in each round, the same on all ranks; also warms up. It follows from the shortest
+    """The number of calls of a case in each visit, the same on all ranks; also warms up. It follows from the shortest
     of some calls: another process may delay any one. A case that records itself makes its own calls."""
     case.call()
     if case.record is not None:
@@ -93,7 +93,7 @@ def _calls(ctx, case: Case) -> int:
         case.call()
         taken.append(time.perf_counter() - begin)
     sample = SAMPLE_S if case.prepare is None else PREPARED_S
-    return ctx.comm.bcast(int(np.clip(sample / max(min(taken), 1e-7), *CALLS)))
+    return ctx.comm.bcast(int(np.clip(sample / case.visits / max(min(taken), 1e-7), *CALLS)))
 
 
 def measure(ctx, case: Case, calls: int) -> None:

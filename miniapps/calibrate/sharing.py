@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -26,10 +27,8 @@ SECONDS = 0.5  # of the turns of a small group, if its ranks share the core even
 
 def sharing_cases(ctx) -> list[Case]:
     """The case of ranks that work in turns, if ranks share cores; none otherwise. Collective."""
-    places = ctx.comm.allgather(
-        (boot(), tuple(sorted(os.sched_getaffinity(0))))
-    )  # a machine, and cores of it
-    if all(places.count(place) <= len(place[1]) for place in places):
+    places = places_of(ctx.comm)
+    if not crowded(places):
         return []
     here = [rank for rank, place in enumerate(places) if place == places[ctx.rank]]
     own = -(-len(here) // len(places[ctx.rank][1]))  # ranks of a core
@@ -42,6 +41,19 @@ def sharing_cases(ctx) -> list[Case]:
             record=partial(_take_turns, comm=ctx.comm, group=here[first : first + own]),
         )
     ]
+
+
+def places_of(comm) -> list[tuple[str, tuple[int, ...]]]:
+    """The machine of each rank, and the cores that it may use there. Collective."""
+    found: list[tuple[str, tuple[int, ...]]] = comm.allgather(
+        (boot(), tuple(sorted(os.sched_getaffinity(0))))
+    )
+    return found
+
+
+def crowded(places: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+    """Whether more ranks use some cores than there are."""
+    return any(places.count(place) > len(place[1]) for place in places)
 
 
 def _take_turns(tracer: Tracer, comm, group: list[int]) -> None:
