@@ -45,9 +45,8 @@ LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
 # Bytes that a rank reads between two messages: for each of the vector, and at least, more than a second-level cache.
 BETWEEN, LEAST = 8, 1 << 23
-VISITS = (
-    3  # of a case in a round, where ranks share cores: there a message takes many times as long for a while
-)
+# Visits of a case in a round, where ranks share cores: there a message takes many times as long for a while.
+VISITS = 3
 ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
 ENCODED_LENGTHS = (1, 4096, 524288)
 PLANNED = ("library", "direct", "block-tree", "direct in exact")  # reductions of plans, by guarantee

@@ -89,6 +89,17 @@ def test_drawn_steps_take_no_less_than_alone_and_no_more_than_with_even_shares(s
         assert times == pytest.approx([alone(drawn)] * 4)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_a_step_of_other_units_takes_as_many_of_them(unit):
+    rng = np.random.default_rng(1)
+    seconds = [rng.exponential(1.0, 5) for _ in range(6)]
+    found = [
+        shared(step([wait(u * each, 0.3 * u) for each in seconds], u * seconds[0]), 5, 2, 0.4 * u)
+        for u in (1.0, unit)
+    ]
+    assert found[1] == pytest.approx(unit * found[0], rel=1e-5)
+
+
 def bursts(taken):
     """Work of 5 ms that took so long."""
     return pd.DataFrame({"seconds": taken, BURST: 0.005})

@@ -30,10 +30,7 @@ TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
 SHARE = "noise"  # name of the values that are noise windows
 QUANTUM = "quantum"  # region of a fixed work quantum
 CHAIN = "chain"  # region of a fixed number of cycles
-TURN, BURST = (
-    "turn",
-    "burst",
-)  # region of work while the others of a shared core wait; value with its CPU seconds
+TURN, BURST = "turn", "burst"  # region of work while the others of its core wait; value with its CPU seconds
 ALONE = 1.1  # times that its work takes, on a core that those who wait do not use
 DISTURBED = "disturbed "  # before the name of a disturbed work
 # A quantum beyond LONGER times a short one, than which a share SHORT of its rank's is shorter: another used the core

@@ -16,7 +16,7 @@ from analysis.predict.simulation.noise import Quiet
 from analysis.predict.simulation.replay import Step, simulate
 
 SHARES = 8  # shares of a core for which a step is replayed
-SHORTEST_S = 1e-12
+SHORTEST = 1e-12  # time, over that since the step began, or s within the first second
 
 
 def share_of(step: Step, size: int, cores: int, leaves: float) -> float:
@@ -62,11 +62,12 @@ def shared(step: Step, size: int, cores: int, leaves: float) -> float:
     ended: set[int] = set()
 
     def ready(rank: int) -> bool:
-        if rank in ended or work[rank] > SHORTEST_S or messages[rank] > SHORTEST_S:
+        if rank in ended or max(work[rank], messages[rank]) > least:
             return False
         return waits[rank] < 0 or partners[waits[rank]][rank] <= posted[waits[rank]].keys()
 
     while len(ended) < size:
+        least = SHORTEST * max(now, 1.0)  # shorter times are rounding
         going = [rank for rank in everyone if ready(rank)]
         for rank in going:
             following = next(ranks[rank], None)
@@ -76,12 +77,12 @@ def shared(step: Step, size: int, cores: int, leaves: float) -> float:
                 work[rank], messages[rank], waits[rank] = following
         if going:  # what they posted may let others go on
             continue
-        idle = [rank for rank in everyone if max(work[rank], messages[rank]) <= SHORTEST_S]
+        idle = [rank for rank in everyone if max(work[rank], messages[rank]) <= least]
         since = [min(since[rank], now) if rank in idle else inf for rank in everyone]
         late = [since[rank] + leaves - now for rank in idle]  # seconds until it takes its share
-        busy = sum(own > SHORTEST_S for own in work) + sum(own <= SHORTEST_S for own in late)
+        busy = sum(own > least for own in work) + sum(own <= least for own in late)
         rate = min(1.0, cores / max(busy, 1))
-        ahead = min(each for each in (*(own / rate for own in work), *messages, *late) if each > SHORTEST_S)
+        ahead = min(each for each in (*(own / rate for own in work), *messages, *late) if each > least)
         now += ahead
         work = [own - ahead * rate for own in work]
         messages = [own - ahead for own in messages]
