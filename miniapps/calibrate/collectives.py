@@ -45,7 +45,7 @@ LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
 # Bytes that a rank reads between two messages: for each of the vector, and at least, more than a second-level cache.
 BETWEEN, LEAST = 8, 1 << 23
-# Visits of a case in a round, where ranks share cores: there a message takes many times as long for a while.
+# Visits of a case in a round, where ranks of a node share cores: there a message takes many times as long for a while.
 VISITS = 3
 ENCODED = (1, 2, 4, 8)  # contributions of a rank over a lossy wire, each encoded by itself
 ENCODED_LENGTHS = (1, 4096, 524288)
@@ -95,7 +95,7 @@ def collective_cases(ctx) -> list[Case]:
                 cases += _reductions(ctx, ways, label, replace(reduction, collective="reduce-scatter"), 1)
     if ctx.size > 1:
         cases += _exchanges(ctx)
-        if crowded(places_of(ctx.comm)):
+        if crowded(places_of(ctx.comm, nodes[ctx.rank])):
             cases = [replace(case, visits=VISITS) if case.together else case for case in cases]
         cases += beside_cases(ctx, PLANNED) if options.plans else []
     return cases

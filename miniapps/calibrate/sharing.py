@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ SECONDS = 0.5  # of the turns of a small group, if its ranks share the core even
 
 def sharing_cases(ctx) -> list[Case]:
     """The case of ranks that work in turns, if ranks share cores; none otherwise. Collective."""
-    places = places_of(ctx.comm)
+    places = places_of(ctx.comm, boot())
     if not crowded(places):
         return []
     here = [rank for rank, place in enumerate(places) if place == places[ctx.rank]]
@@ -43,15 +43,14 @@ def sharing_cases(ctx) -> list[Case]:
     ]
 
 
-def places_of(comm) -> list[tuple[str, tuple[int, ...]]]:
-    """The machine of each rank, and the cores that it may use there. Collective."""
-    found: list[tuple[str, tuple[int, ...]]] = comm.allgather(
-        (boot(), tuple(sorted(os.sched_getaffinity(0))))
-    )
+def places_of(comm, machine: Hashable) -> list[tuple[Hashable, tuple[int, ...]]]:
+    """The `machine` of each rank, and the cores that it may use there. Collective."""
+    found: list[tuple[Hashable, tuple[int, ...]]]
+    found = comm.allgather((machine, tuple(sorted(os.sched_getaffinity(0)))))
     return found
 
 
-def crowded(places: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+def crowded(places: Sequence[tuple[Hashable, tuple[int, ...]]]) -> bool:
     """Whether more ranks use some cores than there are."""
     return any(places.count(place) > len(place[1]) for place in places)
 

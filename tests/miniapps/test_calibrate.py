@@ -18,6 +18,7 @@ from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import counts, groups_along, most_near, spread_over
 from miniapps.calibrate.noise import shares
 from miniapps.calibrate.run import measure
+from miniapps.calibrate.sharing import crowded
 from miniapps.runner.main import main
 from miniapps.system import quantum
 
@@ -134,6 +135,25 @@ def test_what_is_sent_is_written_before_each_call(monkeypatch):
     case = Case("sum", lambda: order.append("sent"), {}, traced=True, prepare=lambda: order.append("written"))
     measure(ctx, case, 2)
     assert order == ["written", "sent"] * 2
+
+
+def test_a_round_visits_a_case_again_after_the_others(tmp_path, monkeypatch):
+    order = []
+
+    def case(name, visits):
+        return Case(name, list, {}, record=lambda tracer: order.append(name), visits=visits)
+
+    monkeypatch.setattr(run, "kernel_cases", lambda ctx: [case("a", 1), case("b", 3), case("c", 2)])
+    assert calibrate(tmp_path / "run", "--what", "kernels") == 0
+    assert "".join(order) == "abcbcb"
+
+
+def test_cores_are_crowded_where_more_ranks_may_use_them_than_there_are():
+    both = (0, 1)
+    assert not crowded([("a", both), ("a", both), ("b", both)])
+    assert crowded([("a", both), ("b", both), ("a", both), ("a", both)])
+    assert not crowded([("a", (0,)), ("a", (1,))])  # each is bound to its own
+    assert crowded([("a", (0,)), ("a", (0,))])
 
 
 def test_calls_on_a_disturbed_core_do_not_count(tmp_path, monkeypatch):
