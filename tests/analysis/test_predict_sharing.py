@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.predict.reading.calibration import BURST, _leaves
+from analysis.predict.reading.calibration import BURST, leaves_of
 from analysis.predict.simulation.noise import Quiet
 from analysis.predict.simulation.replay import Step, Wait, simulate
 from analysis.predict.simulation.sharing import share_of, shared
@@ -106,10 +106,10 @@ def bursts(taken):
 
 
 def test_how_long_a_core_is_left_follows_from_the_length_of_bursts():
-    assert _leaves(bursts([0.008, 0.008]), even=0.5) == pytest.approx(0.002)  # 2 ms alone, 3 ms shared
-    assert _leaves(bursts([0.017]), even=0.25) == pytest.approx(0.001)
-    assert _leaves(bursts([0.006, 0.014]), even=0.5) == pytest.approx(0.0)
-    assert _leaves(bursts([0.05]), even=0.5) == 0.0  # something else used the core, too
-    assert _leaves(bursts([0.0051, 0.005]), even=0.5) == inf  # ranks that wait sleep
-    assert _leaves(bursts([]), even=0.5) == _leaves(pd.DataFrame({"seconds": [0.01]}), even=0.5) == 0.0
-    assert _leaves(bursts([0.01]), even=1.0) == 0.0  # each has a core
+    assert leaves_of(bursts([0.008, 0.008]), even=0.5) == pytest.approx(0.002)  # 2 ms alone, 3 ms shared
+    assert leaves_of(bursts([0.017]), even=0.25) == pytest.approx(0.001)
+    assert leaves_of(bursts([0.006, 0.014]), even=0.5) == pytest.approx(0.0)
+    assert leaves_of(bursts([0.05]), even=0.5) == 0.0  # something else used the core, too
+    assert leaves_of(bursts([0.0051, 0.005]), even=0.5) == inf  # ranks that wait sleep
+    assert leaves_of(bursts([]), even=0.5) == leaves_of(pd.DataFrame({"seconds": [0.01]}), even=0.5) == 0.0
+    assert leaves_of(bursts([0.01]), even=1.0) == 0.0  # each has a core

@@ -144,7 +144,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         _step_spread(whole.values()),
         1.0 - float(samples["disturbed"].mean()),
         max(float(pd.concat(chains).median()), TICK_S),  # NaN stays NaN
-        _leaves(turns, (cores or first["size"]) / first["size"]),
+        leaves_of(turns, (cores or first["size"]) / first["size"]),
     )
 
 
@@ -312,7 +312,7 @@ def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
     return (mine["seconds"] - quiet).clip(lower=0.0).to_numpy(), _share(together)
 
 
-def _leaves(turns: pd.DataFrame, even: float) -> float:
+def leaves_of(turns: pd.DataFrame, even: float) -> float:
     """For how long a rank that waits leaves its core to those that work, which then have the `even` share of it; from
     the mean of their bursts, part of which was as fast as alone."""
     if turns.empty or even >= 1.0 or BURST not in turns:
