@@ -1,9 +1,8 @@
 """What ranks that wait leave of their cores to others, where ranks share cores.
 
-MPI libraries look for messages without a pause, and yield the core between. The scheduler then gives it to a rank that
-works, until the waiting one has had so much less that it takes an even share again. So in each group of ranks that
-shares a core one rank works at a time, and the others wait for a message: its work takes as long as on a core of its
-own at first, and later as many times as long as there are ranks in the group.
+A rank that waits looks for messages without a pause, and still a rank that works has the core to itself for a while.
+Later it has an even share. So in each group of ranks that shares a core one rank works at a time, and the others wait
+for a message. How long its work takes says for how long it had the core to itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ranks that share cores: how fast one works follows from how many others work, or have waited for long.
 
-A waiting rank yields its core again and again. The scheduler gives the core to those that work, until the waiting rank
-has had so much less that it takes an even share, although it only looks for messages. So in a pipeline with short
-stages, where ranks wait in turns, those that work have nearly a whole core; with long stages an even share.
+A rank that waits leaves its core to those that work for a while, which calibrations measure. Then it takes an even
+share, although it only looks for messages. So in a pipeline with short stages, where ranks wait in turns, those that
+work have nearly a whole core; with long stages an even share.
 """
 
 from __future__ import annotations

@@ -378,6 +378,7 @@ def test_a_saved_plan_is_priced_into_a_ledger_before_its_run(tmp_path, capsys):
     assert application(CALIBRATE, tmp_path / "once", *few, "--budget", "0") == 0
     assert read_calibration(tmp_path / "once").step_spread > 0  # of several visits
     assert application(CALIBRATE, tmp_path / "cal", *few, "--budget", "1") == 0
+    assert read_calibration(tmp_path / "cal").step_spread > 0  # of several rounds
     ((program, seconds),) = read_calibration(tmp_path / "cal").steps
     assert program.title == str(space_of(plan).draw(np.random.default_rng(0))) and seconds > 0
     asked = ["--model", "mlp", "--data", "blobs", "--batch", "8", "--set", "training.micro=2", "--set",
