@@ -14,6 +14,7 @@ rank on each.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,7 @@ from miniapps.partition.models import model as model_of
 from miniapps.partition.planning.early import OFF, OVERLAPS, overlapped
 from miniapps.partition.planning.recipes import deck_of, micro_batches, plan_of
 from miniapps.partition.planning.smaller.attention import GATHERED, RING
+from miniapps.partition.pricing.events import Event, KernelCall, Sent, Summed
 from miniapps.partition.pricing.pipeline import bubble, pipeline_of, stage_flops
 from miniapps.partition.pricing.rehearse import Rehearsal
 from miniapps.partition.showing.explain import explain
@@ -200,7 +202,8 @@ def bubble_of(case: Case, mesh: Mesh, level: str) -> float:
 
 def early(case: Case, rounds: int, quiet: bool) -> dict:
     """Seconds by the clock, in turn and under each of LEVELS, of a step by the messages that begin early; of its
-    computation on all ranks, whose messages nobody sends; and of its reductions and exchanges alone."""
+    computation on all ranks, whose messages nobody sends; of its reductions and exchanges alone; and of the shortest
+    step that the order of messages and work allows."""
     comm, ways, programs = case.comm, {}, []
     inputs = split(case.inputs, case.parts)
     measured = partial(by_clock, comm)
@@ -220,7 +223,43 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
     found, shares = in_quiet_turn(comm, ways, rounds, quiet)
     for program in programs:
         program.free()
-    return {"wall": found, "undisturbed": shares}
+    shortest = {}
+    for level in LEVELS:
+        sending_s = float(np.median(found[f"{level}, {COMMUNICATING}"]))
+        for overlap in OVERLAPS:
+            shortest[f"{level}, {overlap}"] = shortest_of(case, level, overlap, sending_s)
+    return {"wall": found, "undisturbed": shares, "shortest": shortest}
+
+
+def shortest_of(case: Case, level: str, overlap: str, sending_s: float) -> float:
+    """The `shortest` seconds of a step whose messages take `sending_s` in all, each in proportion to its elements, by
+    rehearsals of each rank. Collective."""
+    plan = overlapped(case.plan, overlap)
+    alone = Rehearsal(plan, case.mesh, case.comm.rank, level, split(case.inputs, case.parts))
+    alone.run()
+    runs = [alone.run() for _ in range(REHEARSED)]
+    calls = np.median([ran.seconds for ran in runs], axis=0)
+    between = float(np.median([ran.rest for ran in runs])) / len(alone.events)
+    sums = [event for event in alone.events if isinstance(event, Summed) and event.group]
+    of_element = sending_s / max(sum(event.elements for event in sums if event.part != "finish"), 1)
+    return case.comm.allreduce(shortest(alone.events, calls.tolist(), between, of_element), MPI.MAX)
+
+
+def shortest(events: Sequence[Event], calls: Sequence[float], between: float, of_element: float) -> float:
+    """Seconds of a step whose messages need no processor: each passes after the one before, from where it begins until
+    a rank needs what it brings. `calls`: seconds of each kernel and exchange; `between`: of work before each event;
+    `of_element`: of the messages of a sum, per element."""
+    now = free = 0.0
+    ends: dict[str, float] = {}
+    left = iter(calls)
+    for event in events:
+        now += between + (next(left) if isinstance(event, KernelCall | Sent) else 0.0)
+        if isinstance(event, Summed) and event.group:
+            if event.part != "finish":
+                free = ends[event.node] = max(now, free) + of_element * event.elements
+            if event.part != "start":
+                now = max(now, ends.pop(event.node))
+    return now
 
 
 def ring(case: Case, rounds: int, quiet: bool) -> dict:
