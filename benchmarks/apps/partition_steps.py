@@ -223,12 +223,12 @@ def early(case: Case, rounds: int, quiet: bool) -> dict:
     found, shares = in_quiet_turn(comm, ways, rounds, quiet)
     for program in programs:
         program.free()
-    shortest = {}
+    least = {}
     for level in LEVELS:
         sending_s = float(np.median(found[f"{level}, {COMMUNICATING}"]))
         for overlap in OVERLAPS:
-            shortest[f"{level}, {overlap}"] = shortest_of(case, level, overlap, sending_s)
-    return {"wall": found, "undisturbed": shares, "shortest": shortest}
+            least[f"{level}, {overlap}"] = shortest_of(case, level, overlap, sending_s)
+    return {"wall": found, "undisturbed": shares, "shortest": least}
 
 
 def shortest_of(case: Case, level: str, overlap: str, sending_s: float) -> float:
@@ -247,8 +247,8 @@ def shortest_of(case: Case, level: str, overlap: str, sending_s: float) -> float
 
 def shortest(events: Sequence[Event], calls: Sequence[float], between: float, of_element: float) -> float:
     """Seconds of a step whose messages need no processor: each passes after the one before, from where it begins until
-    a rank needs what it brings. `calls`: seconds of each kernel and exchange; `between`: of work before each event;
-    `of_element`: of the messages of a sum, per element."""
+    a rank needs what it brings. `calls`: seconds of each kernel and of the work for each exchange, whose own messages
+    do not count; `between`: of work before each event; `of_element`: of the messages of a sum, per element."""
     now = free = 0.0
     ends: dict[str, float] = {}
     left = iter(calls)
