@@ -7,7 +7,8 @@ with `disturbed` if something else used the core meanwhile (`miniapps.system.qua
 Plans for as many ranks as calibrate are run with all of them, too. `step PLAN` is the time of a whole step; the choice
 of this name is its program (`miniapps.untrusted.program`), so that prices can be compared with these steps. They are
 visited several times in a round, but for those that need much memory: where ranks share cores, short steps take several
-times as long for a while.
+times as long for a while. The first steps of a visit take some per cent longer than later ones, and runs do their steps
+one after the other, so a visit is not short.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from miniapps.trace.writer import Tracer
 from miniapps.untrusted.program import Work, to_json
 
 TURNS = 2  # timed runs of a step in one round, after one that fills the caches
-VISITS, VISIT_S = 5, 0.02  # of the steps of all ranks in one round; seconds of each, at least a step
+VISITS, VISIT_S = 5, 0.05  # of the steps of all ranks in one round; seconds of each, at least a step
 WARM = 2  # steps before them, of what was made anew
 ALIKE = 0.05  # difference of shares of a processor
 DISTURBED = "disturbed "  # before the name of a region
